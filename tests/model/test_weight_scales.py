@@ -9,9 +9,11 @@ from semistan.density.target import log_prior_density, make_target
 from semistan.errors import InputError
 from semistan.infer.stan_csv import sampled_columns
 from semistan.model.config import SampleConfig
+from semistan.model.integral import output_coordinates
 from semistan.model.networks.leading import Leading
 from semistan.model.networks.mlp import FullyConnected
-from semistan.model.networks.networks import Networks
+from semistan.model.networks.networks import Networks, layers
+from semistan.model.priors.lines import priors_as_used
 from semistan.model.priors.weight_scales import SD_W, weight_scales
 from semistan.posterior.draws import draws_of_columns
 from semistan.posterior.posterior import SubspacePosterior
@@ -56,6 +58,60 @@ def test_networks_have_scales_of_their_own_and_constant_layers_none():
 def test_a_network_without_hidden_layers_has_the_scales_of_its_inputs():
     scales = weight_scales(Networks((FullyConnected(2, (), "identity"),)), [["a", "b"]], [0])
     assert (scales.names, scales.of.tolist()) == (("a", "b"), [1, 2, 0])
+
+
+EFFECTS = "y ~ x1 + nn(u1, u2) + z:nn(v, hidden=[2]) + t:nn(u3, hidden=[])"
+
+
+def of_effects(family="gaussian", formula=EFFECTS, subspace=FULL, **priors):
+    bundle, _ = random_bundle(
+        family, formula=formula, subspace=subspace, priors={"phi": None, **priors}
+    )
+    return bundle
+
+
+def test_by_default_only_output_weights_of_networks_that_multiply_a_column_have_scales():
+    model = of_effects().model
+    scales, parts = model.weight_scales, layers(model.network)
+    assert scales.names == ("z", "tb")
+    expected = np.zeros(model.network.d)
+    expected[parts[1][-1].weights], expected[parts[2][-1].weights] = 1, 2
+    assert np.array_equal(scales.of, expected)
+    # all of which are integrated out, beside one scale each
+    assert {*np.flatnonzero(scales.of)} <= {
+        *output_coordinates(model.network, of_effects().subspace)
+    }
+
+
+def test_one_that_has_a_prior_of_its_own_has_none():
+    assert of_effects(w_z="normal(0, 1)").model.weight_scales.names == ("tb",)
+    assert of_effects(w_z="normal(0, 1)", w_tb="normal(0, 1)").model.weight_scales is None
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"sd_w": "none"}, {"sd_w": None}, {"family": "poisson"}, {"phi": "normal(0, 1)"},
+        {"formula": "y ~ x1 + nn(u1, u2)"}, {"formula": "y ~ z:nn(v) + nn(u1), sigma ~ x1"},
+        {"subspace": {"construction": "subnetwork", "k": 3}},
+        {"subspace": {"free": "output", "k": 3}},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_no_scales_are_sampled_by_default_where_a_chain_would_move_in_a_funnel(given):
+    assert of_effects(**given).model.weight_scales is None
+
+
+def test_the_priors_say_which_weights_have_a_scale_that_is_sampled():
+    lines = {line.parameter: line for line in priors_as_used(of_effects(w_tb="normal(0, 3)"))}
+    assert (lines["sd_w[z]"].written, lines["sd_w[z]"].source) == ("normal(0, 1)", "default")
+    outputs = "sqrt(inputs of the layer)) of output weights"
+    assert lines["w_z"].used == f"normal(0, sd_w[z] 2 / {outputs}"
+    assert lines["w_tb"].used == f"normal(0, 3 / {outputs}"
+    assert "sd_w" not in lines["w"].used
+    every = of_effects(w_tb="normal(0, 3)", sd_w="lognormal(0, 1)")
+    lines = {line.parameter: line for line in priors_as_used(every)}
+    assert lines["w_tb"].used == f"normal(0, sd_w 3 / {outputs}" and "w_z" not in lines
 
 
 def test_the_prior_of_a_weight_given_its_scale_is_numpys():

@@ -53,6 +53,6 @@ def trees_of(model: Model, k: int, rows: int) -> Trees:
 
 def are_cut(model: Model, k: int) -> bool:
     """Say whether trees are cut by intention."""
-    narrows = model.design.terms or model.joint or model.weight_scales
+    narrows = model.design.terms or model.joint or model.config.priors.scales_all
     all_move = model.moves == "all" and k > MOST_GAUSSIAN
     return model.integral is not None and all_move and not narrows

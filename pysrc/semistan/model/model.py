@@ -29,7 +29,7 @@ from semistan.model.networks.residual import check_options
 from semistan.model.orthogonal import in_model, orthogonal_columns
 from semistan.model.priors.density import Joint
 from semistan.model.priors.groups import PriorGroup, joint_prior, prior_groups
-from semistan.model.priors.weight_scales import WeightScales, weight_scales
+from semistan.model.priors.weight_scales import WeightScales, effect_scales, weight_scales
 from semistan.model.table.multiplied import inputs_of_layers
 from semistan.model.temper import Temper, temper_of
 from semistan.model.units import Units
@@ -92,10 +92,17 @@ class Model:
     @cached_property
     def weight_scales(self) -> WeightScales | None:
         """Which weights share a scale that is sampled, if any is."""
-        if self.config.priors.sd_w is None or self.moves != "all":
+        priors = self.config.priors
+        if priors.sd_w is None or self.moves != "all":
             return None
-        inputs = [inputs_of_layers(terms) for terms in self.design.networks]
-        return weight_scales(self.network, inputs, self.leading.frozen)
+        if priors.scales_all:
+            inputs = [inputs_of_layers(terms) for terms in self.design.networks]
+            return weight_scales(self.network, inputs, self.leading.frozen)
+        free = [item for item in self.design.slopes if item.weights not in priors.coefficients]
+        if not (free and priors.on_weights and self.integral):
+            return None
+        effects = {item.network: item.weights.removeprefix("w_") for item in free}
+        return effect_scales(self.network, effects)
 
     @property
     def moves(self) -> Moves:
@@ -131,9 +138,8 @@ class Model:
     @cached_property
     def integral(self) -> Integral | None:
         """What is integrated out and drawn afterwards, if anything is."""
-        return integral_of(
-            self.config, self.design, self.family, self.network, self.moves, self.priors
-        )
+        priors = prior_groups(self.config, self.design, self.units)
+        return integral_of(self.config, self.design, self.family, self.network, self.moves, priors)
 
     @cached_property
     def completes(self) -> bool:

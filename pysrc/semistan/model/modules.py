@@ -104,7 +104,7 @@ def check_options(config: ModelConfig, modules: Modules) -> None:
             "subspace.curvature is 'kronecker', which needs the inputs of each layer, and those of "
             f"module '{name}' are not known; choose curvature = 'diagonal'"
         )
-    if config.priors.sd_w is not None:
+    if config.priors.scales_all:
         raise InputError(
             "prior 'sd_w' is of the scales of the weights from each input and of each layer, and "
             f"which those are in module '{name}' is not known; leave it out"

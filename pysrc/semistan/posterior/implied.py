@@ -18,6 +18,7 @@ from semistan.density.predictor import network_output
 from semistan.density.prior_states import prior_states
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
+from semistan.model.config import with_overrides
 from semistan.model.model import Model
 from semistan.model.priors.groups import PHI
 from semistan.model.table.rows import Rows
@@ -103,8 +104,10 @@ def _of_model(model: Model, generator: np.random.Generator) -> Array | None:
     """Draw weights (S, d) of all networks, unless more is to be known, as a subspace."""
     subspace = model.config.subspace
     every = model.moves == "all" or (subspace.k == "auto" and subspace.widens)
-    scaled = model.config.priors.sd_w is not None
-    if model.weight_scale is None or scaled or not every or model.leading.any:
+    if model.weight_scale is None or not every or model.leading.any:
+        return None
+    whole = with_overrides(model.config, {"subspace.k": model.network.d})
+    if model.replace(config=whole).weight_scales:
         return None
     return np.asarray(model.weight_scale * generator.normal(size=(DRAWS, model.network.d)))
 

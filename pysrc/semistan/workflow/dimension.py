@@ -167,7 +167,7 @@ def _with_sample(prepared: Prepared, **numbers: int) -> Prepared:
 def _of_a_curve(prepared: Prepared, k: int, cost: _Cost, reason: str) -> Dimension:
     """Take the dimensions of a curve, in as many subspaces as the budget allows."""
     found, d = _resolved(prepared, k, None), prepared.model.network.d
-    if prepared.config.priors.sd_w:
+    if prepared.config.priors.scales_all:
         found = replace(found, config=with_overrides(found.config, {"priors.sd_w": None}))
         reason += f"; prior {SD_W} is left out, which needs all weights"
     number, draws = prepared.config.subspace.subspaces, None
@@ -184,7 +184,7 @@ def _of_a_curve(prepared: Prepared, k: int, cost: _Cost, reason: str) -> Dimensi
 def _with_scales(prepared: Prepared) -> Prepared:
     """Refuse sampled scales of weights where not all weights are sampled."""
     config, network = prepared.config, prepared.model.network
-    if config.priors.sd_w and prepared.model.moves != "all":
+    if config.priors.scales_all and prepared.model.moves != "all":
         raise InputError(
             f"prior '{SD_W}' is of the scales of all weights, and k = {config.subspace.k} of "
             f"{network.d} weights move in a subspace ({config.subspace.construction}); leave k "

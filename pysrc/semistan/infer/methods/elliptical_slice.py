@@ -141,7 +141,7 @@ def _has_reference(config: ModelConfig) -> None:
             f"method = '{config.sample.method}' moves on ellipses of a Gaussian reference, which "
             f"{joint}() does not have; use method = 'nuts' or 'flow'"
         )
-    if config.priors.sd_w:
+    if config.priors.scales_all:
         raise InputError(
             f"method = '{config.sample.method}' moves on ellipses of a Gaussian reference, which "
             "weights of sampled scales do not have; leave prior sd_w out, or use method = 'nuts'"

@@ -110,7 +110,7 @@ def _has_mode(config: ModelConfig) -> None:
         raise InputError(
             f"method = 'laplace' is a normal at a mode, which {joint}() does not have; {OTHERS}"
         )
-    if config.priors.sd_w:
+    if config.priors.scales_all:
         raise InputError(
             "method = 'laplace' is a normal at a mode, which the weights have none of while their "
             f"scales are sampled; leave prior sd_w out, or {OTHERS}"

@@ -172,10 +172,11 @@ def _phi_group(config: ModelConfig) -> PriorGroup:
 
 
 def _weight_scales_group(config: PriorConfig, scales: Sequence[str]) -> PriorGroup:
-    G, prior = len(scales), parse_prior(config.sd_w or "", SD_W)
+    G, prior = len(scales), parse_prior(config.prior_of_scales, SD_W)
+    names = tuple(f"{SD_W}[{name}]" for name in scales)
     return PriorGroup(
-        SD_W, SD_W, SD_W, prior.density, (prior,) * G, (prior,) * G,
-        tuple(f"{SD_W}[{name}]" for name in scales), ("class",) * G, f"n_{SD_W}", kind=POSITIVE,
+        SD_W, SD_W, SD_W, prior.density, (prior,) * G, (prior,) * G, names,
+        (config.source(SD_W),) * G, f"n_{SD_W}", kind=POSITIVE,
     )  # fmt: skip
 
 

@@ -99,14 +99,17 @@ def _phi_lines(
 
 def _weight_lines(config: PriorConfig, design: Design, *, scaled: bool) -> list[PriorLine]:
     """Return the priors of weights and biases, and those of output layers by themselves."""
-    factor = f"{SD_W} " if scaled else ""
+    factor = f"{SD_W} " if config.scales_all else ""
     scale, source = f"{factor}{config.scale_of(WEIGHTS):.6g}", config.source(WEIGHTS)
     used = f"normal(0, {scale} / sqrt(inputs of the layer)), normal(0, {scale}) of biases"
     found = [PriorLine(WEIGHTS, config.w, used, source, WEIGHTS)]
-    for key in (slope.weights for slope in design.slopes):
-        if written := config.coefficients.get(key):
-            own = f"{factor}{config.scale_of_slope(key):.6g}"
+    for slope in design.slopes:
+        key, written = slope.weights, config.coefficients.get(slope.weights)
+        if written or (scaled and not factor):
+            by = factor or ("" if written else f"{SD_W}[{key.removeprefix('w_')}] ")
+            own = f"{by}{config.scale_of_slope(key):.6g}"
             used = f"normal(0, {own} / sqrt(inputs of the layer)) of output weights"
-            found.append(PriorLine(key, written, used, "coefficient", WEIGHTS))
+            source = "coefficient" if written else config.source(WEIGHTS)
+            found.append(PriorLine(key, written or config.w, used, source, WEIGHTS))
     intercept, source = config.Intercept, config.source("Intercept")
     return [*found, PriorLine("output biases", intercept, intercept, source, "Intercept")]

@@ -12,7 +12,8 @@ from semistan.model.families.families import dispersion_keys
 from semistan.model.families.family import SIGMA
 from semistan.model.names import stan_name
 from semistan.model.priors.classes import CLASSES, class_of
-from semistan.model.priors.densities import parse_prior
+from semistan.model.priors.densities import AUTO, parse_prior
+from semistan.model.priors.weight_scales import AUTO_SCALE, SD_W
 from semistan.model.section import Section
 
 
@@ -33,7 +34,8 @@ class PriorConfig(Section):
     square root of the inputs of each layer; ``Intercept`` is that of the output biases. The
     output weights of a network that multiplies z may have one of their own, ``w_z``. ``sd_w`` is
     the prior of factors of the weights' standard deviations, for each input and each layer, which
-    are sampled where all weights are; by default they are 1.
+    are sampled where all weights are; with ``"auto"`` only the output weights of networks that
+    multiply a column have one, where they are integrated out, and with ``"none"`` none have.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -43,7 +45,7 @@ class PriorConfig(Section):
     w: str = CLASSES["w"].default
     Intercept: str = CLASSES["Intercept"].default
     phi: str | None = None
-    sd_w: str | None = None
+    sd_w: str | None = AUTO
     sd: str = CLASSES["sd"].default
     cor: str = CLASSES["cor"].default
     sds: str = CLASSES["sds"].default
@@ -73,6 +75,16 @@ class PriorConfig(Section):
     def on_weights(self) -> bool:
         """Whether the prior of phi is that of the weights, and training has it too."""
         return self.phi is None
+
+    @property
+    def scales_all(self) -> bool:
+        """Whether the weights of all inputs and layers have scales that are sampled."""
+        return self.sd_w not in (None, AUTO)
+
+    @property
+    def prior_of_scales(self) -> str:
+        """The prior of those scales of weights that are sampled."""
+        return self.sd_w if self.sd_w and self.scales_all else AUTO_SCALE
 
     def scale_of(self, key: str) -> float:
         """Return the scale of a prior that is normal around 0."""
@@ -126,7 +138,7 @@ class PriorConfig(Section):
         return text
 
     @field_validator(
-        "b", "phi", "sd_w", "sd", "cor", "sds", "sdgp", "lscale", "simo", "sigma", "shape", "nu",
+        "b", "phi", "sd", "cor", "sds", "sdgp", "lscale", "simo", "sigma", "shape", "nu",
         "precision", "gap",
     )  # fmt: skip
     @classmethod
@@ -135,10 +147,19 @@ class PriorConfig(Section):
             parse_prior(text, info.field_name)
         return text
 
+    @field_validator("sd_w")
+    @classmethod
+    def _of_scales(cls, text: str | None) -> str | None:
+        written = "none" if text is None else text.strip()
+        if written in ("none", AUTO):
+            return None if written == "none" else AUTO
+        parse_prior(written, SD_W)
+        return written
+
     @model_validator(mode="after")
     def _beside_phi(self) -> PriorConfig:
         of_weights = [key for key in self.__pydantic_extra__ if class_of(key) is CLASSES["w"]]
-        if self.sd_w is not None:
+        if self.scales_all:
             of_weights.append("sd_w")
         if of_weights and not self.on_weights:
             raise InputError(

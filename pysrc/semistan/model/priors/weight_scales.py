@@ -9,11 +9,15 @@ posterior says how wide it is,
 one sd_w for the weights from each input, one for the first layer's biases, and one for each further
 layer. The first are known as automatic relevance determination (MacKay, 1994; Neal, 1996). Output
 biases belong to no group.
+
+By default, ``sd_w = "auto"``, only output weights of networks that multiply a column have one: how
+much an effect varies is seldom known, and most vary little. That is where they are integrated out,
+since a chain that samples them beside their scale moves in a funnel.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 SD_W = "sd_w"
+AUTO_SCALE = "normal(0, 1)"  # the prior of those that "auto" samples
 GROUPS = f"{SD_W}_of"  # its name in the data block
 
 
@@ -53,6 +58,23 @@ class WeightScales:
 def stan_scale(scale: str) -> str:
     """Return the expression for the standard deviations of all weights in a program."""
     return f"{scale} .* append_row(1, {SD_W})[{GROUPS}]"
+
+
+def effect_scales(spec: Networks, effects: Mapping[int, str]) -> WeightScales:
+    """Give the output weights of some networks a scale each.
+
+    Parameters
+    ----------
+    spec : Networks
+        All networks.
+    effects : mapping of int to str
+        The groups' names, by the number of the network.
+    """
+    of = np.zeros(spec.d, dtype=int)
+    every = layers(spec)
+    for group, number in enumerate(effects, start=1):
+        of[every[number][-1].weights] = group
+    return WeightScales(of, tuple(effects.values()))
 
 
 def weight_scales(
