@@ -221,7 +221,7 @@ def _check_has_mode(bundle: Bundle) -> None:
     if model.joint:
         reason = "with a prior of all coefficients together"
     elif model.weight_scales:
-        reason = "while the scales of the weights are sampled too"
+        reason = "while scales of weights are sampled too (prior sd_w)"
     if reason:
         raise InputError(
             f"starts = 'mode': {reason} the posterior is a funnel, which has no mode; use starts = "
