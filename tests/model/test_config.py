@@ -187,6 +187,7 @@ def test_every_key_survives_the_file(tmp_path):
             "phi": "cauchy(0, 1)", "sigma": "exponential(1)",
             "sd": "normal(0, 2)", "sds": "cauchy(0, 1)", "cor": "lkj(2)", "autoscale": False,
             "sdgp": "normal(0, 3)", "lscale": "inv_gamma(2, 0.3)", "simo": "dirichlet(2)",
+            "sd_w": "none",
         },
         "train": {
             "epochs": 12, "steps": 70, "learning_rate": 1e-5, "batch_size": 7,

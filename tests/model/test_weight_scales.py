@@ -146,7 +146,7 @@ def test_all_weights_are_sampled_with_their_scales_where_there_is_time():
 
 def test_a_subspace_that_the_budget_asks_for_leaves_the_scales_out_and_says_so():
     found = with_dimension(scaled(network__hidden=[40]), lambda _: 10.0)
-    assert found.prepared.config.priors.sd_w is None
+    assert found.prepared.config.priors.sd_w == "none"
     assert "prior sd_w is left out" in found.reason
 
 

@@ -165,6 +165,30 @@ def replicate_categorical(bundle, model, rows, number, folder):
     })  # fmt: skip
 
 
+def replicate_effects(bundle, model, rows, number, folder):
+    """As ``replicate``, with a scale of how much an effect varies; phi has modes by symmetry."""
+    generator = np.random.default_rng([number, 17])
+    of_group = bundle.model.weight_scales.of > 0
+    sd_w, sigma = abs(generator.normal()), abs(generator.standard_t(3))
+    phi = generator.normal(0, bundle.subspace.phi_scale * np.where(of_group, sd_w, 1.0))
+    theta = generator.normal(0, 0.5, 1)
+    (eta,) = predictor(bundle, rows, phi[None], theta[None])
+    y = generator.normal(eta, sigma)
+    fit = sampled(bundle, model, replace(rows, y=y), number, folder)
+    names = ("phi", "theta", "sigma", "sd_w")
+    phis, thetas, sigmas, scales = (fit.stan_variable(name) for name in names)
+    etas = predictor(bundle, rows, phis, thetas)
+    return ranks_of({
+        "sd_w": (sd_w, scales[:, 0]), "sigma": (sigma, sigmas), "theta": (theta[0], thetas[:, 0]),
+        "eta[0]": (eta[0], etas[:, 0]), "eta[5]": (eta[5], etas[:, 5]),
+        "sum of squares": ((phi[of_group] ** 2).sum(), (phis[:, of_group] ** 2).sum(axis=1)),
+        "log_lik": tuple(
+            log_lik(bundle, y, at, {"sigma": value}, {})
+            for at, value in ((eta, sigma), (etas, sigmas))
+        ),
+    })  # fmt: skip
+
+
 def predictors_of_categories(bundle, rows, phi, theta, further):
     """The predictors (S, n) of the second and the third category."""
     w = bundle.subspace.lift(phi)
@@ -211,6 +235,22 @@ def test_ranks_are_uniform_with_smooths_and_group_effects(toolchain, tmp_path):
     mean = Columns(generator.normal(size=(12, 3)), (smooth, group))
     rows = replace(rows, predictors={MU: mean}, U=generator.normal(size=(12, 3)))
     assert_uniform(replicate_penalised, bundle, rows, toolchain, tmp_path, EVERYDAY)
+
+
+@pytest.mark.slow
+def test_ranks_are_uniform_where_output_layers_of_a_sampled_scale_are_integrated_out(
+    toolchain, tmp_path
+):
+    priors = PRIORS | {"phi": None, "w": "normal(0, 1)", "Intercept": "normal(0, 1)"}
+    bundle, rows = random_bundle(
+        "gaussian", formula="y ~ x1 + nn(u1, hidden=[2]) + z:nn(v, hidden=[2])", n=10,
+        subspace={"construction": "full"}, priors=priors,
+    )  # fmt: skip
+    bundle, generator = plain_units(bundle), np.random.default_rng(1)
+    assert bundle.model.integral and bundle.model.weight_scales
+    rows = replace(rows, U=generator.normal(size=rows.U.shape),
+                   predictors={MU: Columns(generator.normal(size=(10, 1)))})  # fmt: skip
+    assert_uniform(replicate_effects, bundle, rows, toolchain, tmp_path)
 
 
 @pytest.mark.slow

@@ -12,13 +12,12 @@ beta, given the rest and y, from its normal distribution in the generated quanti
 That is done where the output layers can be integrated out: theta alone is no reason for it, since
 in the span of a curve chains move as well with theta as without, at a lower cost of each step. The
 output layers stay sampled behind ``skip`` or ``norm``, in a ``subnetwork``, with a prior other than
-a normal one, or where sigma is known. They stay sampled too where they are many
-beside the other weights, as of one wide hidden layer: the products of all pairs of m coordinates
-then take longer than shorter trees save. Coefficients stay sampled whose prior is not normal, as do
-smooths, groups and Gaussian processes. Nothing is integrated out with a temperature other than 1,
-of censored or truncated responses, where sigma has a predictor, where coefficients are
-orthogonalised in the program, and by other methods than those that sample the compiled program by
-iterations.
+a normal one, or where sigma is known. They stay sampled too where they are many beside the other
+weights, as of one wide hidden layer: the products of all pairs of m coordinates then take longer
+than shorter trees save. Coefficients stay sampled whose prior is not normal, as do smooths, groups
+and Gaussian processes. Nothing is integrated out with a temperature other than 1, of censored or
+truncated responses, where sigma has a predictor, where coefficients are orthogonalised in the
+program, and by other methods than those that sample the compiled program by iterations.
 """
 
 from __future__ import annotations

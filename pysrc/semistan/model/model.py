@@ -29,7 +29,12 @@ from semistan.model.networks.residual import check_options
 from semistan.model.orthogonal import in_model, orthogonal_columns
 from semistan.model.priors.density import Joint
 from semistan.model.priors.groups import PriorGroup, joint_prior, prior_groups
-from semistan.model.priors.weight_scales import WeightScales, effect_scales, weight_scales
+from semistan.model.priors.weight_scales import (
+    NO_SCALES,
+    WeightScales,
+    effect_scales,
+    weight_scales,
+)
 from semistan.model.table.multiplied import inputs_of_layers
 from semistan.model.temper import Temper, temper_of
 from semistan.model.units import Units
@@ -93,7 +98,7 @@ class Model:
     def weight_scales(self) -> WeightScales | None:
         """Which weights share a scale that is sampled, if any is."""
         priors = self.config.priors
-        if priors.sd_w is None or self.moves != "all":
+        if priors.sd_w == NO_SCALES or self.moves != "all":
             return None
         if priors.scales_all:
             inputs = [inputs_of_layers(terms) for terms in self.design.networks]

@@ -7,6 +7,7 @@ from dataclasses import replace
 from semistan.density.problem import make_problem
 from semistan.model.bundle import Bundle
 from semistan.model.config import with_overrides
+from semistan.model.priors.weight_scales import NO_SCALES
 from semistan.model.table.rows import Rows
 from semistan.subspace.blocks import by_network
 from semistan.subspace.span import span
@@ -25,7 +26,9 @@ def along_its_curve(bundle: Bundle, rows: Rows) -> Bundle:
     """
     points = bundle.trained.control_points
     k = len(points) - 1
-    narrow = {"subspace.k": k, "subspace.curve": None, "subspace.free": "none", "priors.sd_w": None}
+    narrow = {
+        "subspace.k": k, "subspace.curve": None, "subspace.free": "none", "priors.sd_w": NO_SCALES
+    }  # fmt: skip
     config = with_overrides(bundle.config, narrow)
     spanned, spread = by_network(bundle.network, *span(points, k, bundle.subspace.origin))
     trained = replace(bundle.trained, subspace=spanned, singular_values=spread)

@@ -39,7 +39,7 @@ from semistan.infer.trees import MOST_GAUSSIAN, trees_of
 from semistan.model.config import DRAWS, ModelConfig, SampleConfig, with_overrides
 from semistan.model.construction import NARROW
 from semistan.model.model import Model
-from semistan.model.priors.weight_scales import SD_W
+from semistan.model.priors.weight_scales import NO_SCALES, SD_W
 from semistan.workflow.prepare import Prepared
 from semistan.workflow.watch import Say
 from semistan.workflow.work import gradient_seconds
@@ -168,7 +168,7 @@ def _of_a_curve(prepared: Prepared, k: int, cost: _Cost, reason: str) -> Dimensi
     """Take the dimensions of a curve, in as many subspaces as the budget allows."""
     found, d = _resolved(prepared, k, None), prepared.model.network.d
     if prepared.config.priors.scales_all:
-        found = replace(found, config=with_overrides(found.config, {"priors.sd_w": None}))
+        found = replace(found, config=with_overrides(found.config, {"priors.sd_w": NO_SCALES}))
         reason += f"; prior {SD_W} is left out, which needs all weights"
     number, draws = prepared.config.subspace.subspaces, None
     if number == "auto":

@@ -13,7 +13,7 @@ from semistan.model.families.family import SIGMA
 from semistan.model.names import stan_name
 from semistan.model.priors.classes import CLASSES, class_of
 from semistan.model.priors.densities import AUTO, parse_prior
-from semistan.model.priors.weight_scales import AUTO_SCALE, SD_W
+from semistan.model.priors.weight_scales import AUTO_SCALE, NO_SCALES, SD_W
 from semistan.model.section import Section
 
 
@@ -45,7 +45,7 @@ class PriorConfig(Section):
     w: str = CLASSES["w"].default
     Intercept: str = CLASSES["Intercept"].default
     phi: str | None = None
-    sd_w: str | None = AUTO
+    sd_w: str = AUTO
     sd: str = CLASSES["sd"].default
     cor: str = CLASSES["cor"].default
     sds: str = CLASSES["sds"].default
@@ -79,12 +79,12 @@ class PriorConfig(Section):
     @property
     def scales_all(self) -> bool:
         """Whether the weights of all inputs and layers have scales that are sampled."""
-        return self.sd_w not in (None, AUTO)
+        return self.sd_w not in (NO_SCALES, AUTO)
 
     @property
     def prior_of_scales(self) -> str:
         """The prior of those scales of weights that are sampled."""
-        return self.sd_w if self.sd_w and self.scales_all else AUTO_SCALE
+        return self.sd_w if self.scales_all else AUTO_SCALE
 
     def scale_of(self, key: str) -> float:
         """Return the scale of a prior that is normal around 0."""
@@ -147,14 +147,14 @@ class PriorConfig(Section):
             parse_prior(text, info.field_name)
         return text
 
-    @field_validator("sd_w")
+    @field_validator("sd_w", mode="before")
     @classmethod
-    def _of_scales(cls, text: str | None) -> str | None:
-        written = "none" if text is None else text.strip()
-        if written in ("none", AUTO):
-            return None if written == "none" else AUTO
-        parse_prior(written, SD_W)
-        return written
+    def _of_scales(cls, text: Any) -> Any:
+        if not isinstance(text, str):
+            return NO_SCALES if text is None else text  # bundles may have null
+        if text.strip() not in (NO_SCALES, AUTO):
+            parse_prior(text, SD_W)
+        return text.strip()
 
     @model_validator(mode="after")
     def _beside_phi(self) -> PriorConfig:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 SD_W = "sd_w"
-AUTO_SCALE = "normal(0, 1)"  # the prior of those that "auto" samples
+NO_SCALES, AUTO_SCALE = "none", "normal(0, 1)"  # the latter is the prior of what "auto" samples
 GROUPS = f"{SD_W}_of"  # its name in the data block
 
 
