@@ -9,6 +9,7 @@ the difference of their means is far from the average effect. 3 functions tau x 
 rows x data sets, and on each
 
     semistan    y ~ nn(u1, ..., u5) + z:nn(u1, ..., u5), all else default
+    fixed-scale the same with sd_w = "none": how much the effect varies has a prior, no scale
     bcf         stochtree's Bayesian causal forest, given the propensity of a logistic regression on
                 u and u^2 (Hahn, Murray and Carvalho, 2020, Bayesian Analysis 15(3))
     bart        stochtree's BART of y on (u, z), whose predictions at z of 1 and 0 are compared
@@ -113,7 +114,16 @@ def simulate(name: str, rows: int, number: int) -> Trial:
 
 def semistan(trial: Trial, seed: int, quick: bool) -> Found:
     """Fit two networks, one of which multiplies the treatment."""
-    overrides = {"train.seed": seed, "sample.seed": seed, **(QUICK if quick else {})}
+    return _two_networks(trial, seed, quick, {})
+
+
+def fixed_scale(trial: Trial, seed: int, quick: bool) -> Found:
+    """Fit them under a prior that says how much the effect varies, as the network beside it."""
+    return _two_networks(trial, seed, quick, {"priors.sd_w": "none"})
+
+
+def _two_networks(trial: Trial, seed: int, quick: bool, settings: Mapping[str, str]) -> Found:
+    overrides = {"train.seed": seed, "sample.seed": seed, **(QUICK if quick else {}), **settings}
     with tempfile.TemporaryDirectory() as folder:
         fit = fit_model(FORMULA, trial.training, out=Path(folder) / "run", overrides=overrides)
         first = fit.posterior.members[0]
@@ -191,6 +201,7 @@ def _trees(quick: bool) -> dict[str, int]:
 
 CONTENDERS: Mapping[str, tuple[Callable[[Trial, int, bool], Found], str]] = {
     "semistan": (semistan, "semistan"),
+    "fixed-scale": (fixed_scale, "semistan"),
     "bcf": (bcf, "stochtree"),
     "bart": (bart, "stochtree"),
 }
@@ -257,8 +268,9 @@ Simulated trials without randomisation: y = g(u) + z tau(u) + normal(0, 1), wher
 on what y depends on: the difference of the means of both groups is off by {bias} on average. tau is
 constant (1), linear in two of five inputs, or a step of 1 in one; the average is over the training
 rows, and the effect on each of 500 new ones is compared with tau. `semistan` is
-`{formula}` with defaults, `bcf` stochtree's Bayesian causal forest, `bart` its BART with z
-among the inputs; the data are in [effects.py](../benchmarks/studies/effects.py).
+`{formula}` with defaults, by which how much the effect varies is sampled, and `fixed-scale` the
+same with `sd_w = "none"`; `bcf` is stochtree's Bayesian causal forest, `bart` its BART with z among
+the inputs; the data are in [effects.py](../benchmarks/studies/effects.py).
 
 *Held* is the share of 95% intervals with the truth in them, of the average effect with Wilson's 95%
 interval of that share; *error* is the root mean square of the posterior mean's. Both groups' sizes
@@ -280,7 +292,24 @@ def section(records: Sequence[Record]) -> str:
         for name, part in frame.groupby("contender", sort=False)
     ]
     introduction = INTRODUCTION.format(bias=f"{bias:.2f}", formula=FORMULA)
-    return f"{quick}{introduction}\n\n{table(HEADER, lines)}{_failed(records)}"
+    return f"{quick}{introduction}\n\n{table(HEADER, lines)}{_of_all(frame)}{_failed(records)}"
+
+
+def _of_all(frame: pd.DataFrame) -> str:
+    """Compare the contenders on the data sets that all of them ran on, where these are some."""
+    ran = frame.groupby(["effect", "rows", "number"])["contender"].transform("nunique")
+    both = frame[ran == frame["contender"].nunique()]
+    if len(both) in (0, len(frame)):
+        return ""
+    each = [
+        f"{name} {part['each_rmse'].mean():.2f} and {part['each_width'].mean():.2f}"
+        for name, part in both.groupby("contender", sort=False)
+    ]
+    number = len(both) // len(each)
+    return (
+        f"\n\nAll contenders ran on {number} of the data sets. RMSE and width of the effect on "
+        f"each row there: {', '.join(each)}."
+    )
 
 
 def _frame(records: Sequence[Record]) -> pd.DataFrame:
