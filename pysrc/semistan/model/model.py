@@ -106,8 +106,7 @@ class Model:
         free = [item for item in self.design.slopes if item.weights not in priors.coefficients]
         if not (free and priors.on_weights and self.integral):
             return None
-        effects = {item.network: item.weights.removeprefix("w_") for item in free}
-        return effect_scales(self.network, effects)
+        return effect_scales(self.network, {item.network: item.effect for item in free})
 
     @property
     def moves(self) -> Moves:
@@ -143,7 +142,7 @@ class Model:
     @cached_property
     def integral(self) -> Integral | None:
         """What is integrated out and drawn afterwards, if anything is."""
-        priors = prior_groups(self.config, self.design, self.units)
+        priors = prior_groups(self.config, self.design, self.units)  # scales depend on the integral
         return integral_of(self.config, self.design, self.family, self.network, self.moves, priors)
 
     @cached_property

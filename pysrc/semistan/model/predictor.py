@@ -72,7 +72,12 @@ class NetworkSlope:
     @property
     def weights(self) -> str:
         """The key of the prior of its output weights: ``w_z``."""
-        return f"w_{self.name.removeprefix('b_')}"
+        return f"w_{self.effect}"
+
+    @property
+    def effect(self) -> str:
+        """What the scale of its output weights is called after: ``z``."""
+        return self.name.removeprefix("b_")
 
 
 @dataclass(frozen=True, slots=True)

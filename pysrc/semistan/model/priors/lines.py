@@ -106,7 +106,7 @@ def _weight_lines(config: PriorConfig, design: Design, *, scaled: bool) -> list[
     for slope in design.slopes:
         key, written = slope.weights, config.coefficients.get(slope.weights)
         if written or (scaled and not factor):
-            by = factor or ("" if written else f"{SD_W}[{key.removeprefix('w_')}] ")
+            by = factor or ("" if written else f"{SD_W}[{slope.effect}] ")
             own = f"{by}{config.scale_of_slope(key):.6g}"
             used = f"normal(0, {own} / sqrt(inputs of the layer)) of output weights"
             source = "coefficient" if written else config.source(WEIGHTS)
