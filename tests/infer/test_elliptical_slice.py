@@ -75,12 +75,15 @@ def test_a_linear_model_has_its_exact_posterior(reference, tmp_path):
 
 
 @pytest.mark.parametrize("reference", ("Laplace", "prior"))
-@pytest.mark.parametrize("family", ("gaussian", "poisson", "bernoulli"))
+@pytest.mark.parametrize(
+    "family", ("gaussian", "poisson", pytest.param("bernoulli", marks=pytest.mark.slow))
+)
 def test_nuts_finds_the_same(family, reference, toolchain, tmp_path):
     bundle, rows = random_bundle(family, hidden=(2,), k=2, priors=PRIORS)
     assert_found_by_nuts(bundle, rows, reference, toolchain, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reference", ("Laplace", "prior"))
 def test_nuts_finds_the_same_predictor_of_sigma(reference, toolchain, tmp_path):
     formula = "y ~ x1 + nn(u1, u2, u3), sigma ~ z"

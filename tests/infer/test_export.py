@@ -82,7 +82,7 @@ def test_functions_in_a_file_of_their_own_make_the_same_program(kernel, tmp_path
     assert len(short.splitlines()) < len(whole.splitlines()) - 40
 
 
-@pytest.mark.parametrize("kernel", ["stan", "cpp"])
+@pytest.mark.parametrize("kernel", [pytest.param("stan", marks=pytest.mark.slow), "cpp"])
 def test_run_sh_compiles_a_program_that_includes_its_functions(kernel, toolchain, tmp_path):
     bundle, rows = random_bundle("gaussian")
     options = OPTIONS.model_copy(update={"kernel": kernel, "chains": 1})

@@ -706,6 +706,7 @@ def heteroscedastic(n, seed):
     return pd.DataFrame({"y": y, "x": x, "z": z, "u": u})
 
 
+@pytest.mark.slow
 def test_a_varying_sigma_predicts_better_and_its_coefficients_are_recovered(toolchain, tmp_path):
     train, new = heteroscedastic(400, 3), heteroscedastic(500, 4)
     overrides = {"subspace.k": 4, "network.hidden": [8], "train.epochs": 1500, "sample.chains": 2,

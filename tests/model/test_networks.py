@@ -347,6 +347,7 @@ def test_the_intercept_is_the_mean_of_the_sum(toolchain, tmp_path):
     assert relative(stan.written["b_Intercept"], (eta - theta @ rows.X.T).mean(axis=1)) < 1e-9
 
 
+@pytest.mark.slow
 def test_each_network_recovers_its_own_part_of_an_additive_truth(toolchain, tmp_path):
     settings = {"sample.chains": 2, "sample.warmup": 300, "sample.draws": 300}
     folder = MODELS / "additive"

@@ -67,7 +67,7 @@ def test_chains_that_do_not_are_joined_by_others(longer, more):
 
 @pytest.mark.cmdstan
 @pytest.mark.lengthy
-@pytest.mark.parametrize("which", ["longer", "more"])
+@pytest.mark.parametrize("which", [pytest.param("longer", marks=pytest.mark.slow), "more"])
 def test_both_are_reproduced_part_by_part(which, request):
     found = reproduce(request.getfixturevalue(which)[0].run)
     assert found["same"].all(), found

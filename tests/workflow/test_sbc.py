@@ -218,6 +218,7 @@ def assert_uniform(replicate, bundle, rows, toolchain, folder, replications=REPL
         check(replications)
 
 
+@pytest.mark.slow
 def test_ranks_are_uniform_with_smooths_and_group_effects(toolchain, tmp_path):
     """Fifty replications are enough for what is likely to go wrong.
 
