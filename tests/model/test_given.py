@@ -68,6 +68,17 @@ def at(frame, row, **values):
          "weights(z) must be 0 or more, got -0.5 in row 4 (1 of 30 rows)"),
         ("y | weights(z) ~ nn(u)", "gaussian", small_frame().assign(z=0),
          "weights(z) are all 0: there is nothing to fit"),
+        ("y | se(z) ~ nn(u)", "gaussian", at(small_frame(), 4, z=-0.5),
+         "se(z) must be 0 or more, got -0.5 in row 4 (1 of 30 rows)"),
+        ("y | se(z) ~ nn(u)", "gaussian", at(small_frame(), 4, z=0),
+         "se(z) must be above 0, or with a residual standard deviation too, se(z, sigma=TRUE), got "
+         "0 in row 4 (1 of 30 rows)"),
+        ("count | se(z) ~ nn(u)", "poisson", small_frame(),
+         "se() is for families gaussian and student, the family is poisson"),
+        ("y | se(z) ~ nn(u), sigma ~ x", "gaussian", small_frame(), "sigma"),
+        ("y | se(z, TRUE) ~ nn(u)", "gaussian", small_frame(), "as se(s, sigma=TRUE)"),
+        ("y | se(z, sigma=2) ~ nn(u)", "gaussian", small_frame(), "as se(s, sigma=TRUE)"),
+        ("y | se() ~ nn(u)", "gaussian", small_frame(), "as se(s, sigma=TRUE)"),
         ("y | weights(log(z)) ~ nn(u)", "gaussian", at(small_frame(), 2, z=0),
          "'log(z)' is -inf in row 2"),
         ("y | weights(g) ~ nn(u)", "gaussian", small_frame(), "'g'"),
@@ -341,3 +352,45 @@ def test_new_rows_are_still_held_to_the_familys_support():
     bundle, _ = small_bundle("count ~ x + nn(u, v)", frame, family="poisson")
     with pytest.raises(InputError, match="response 'count' is -1 in row 1"):
         new_rows(bundle, frame.head(1).assign(count=-1), response=True)
+
+
+@pytest.mark.parametrize(("response", "has_sigma"), [("se(w)", False), ("se(w, sigma=TRUE)", True)])
+@pytest.mark.parametrize("name", ["gaussian", "student"])
+def test_known_standard_errors_are_the_scale_or_add_to_it(name, response, has_sigma):
+    bundle, rows = random_bundle(name, formula=f"y | {response} ~ {RIGHT}")
+    posterior = SubspacePosterior(bundle, random_draws(bundle))
+    eta, at_draws = posterior_linpred(posterior, rows), posterior.parameters(rows)
+    assert ("sigma" in at_draws) == has_sigma == ("sigma" in posterior.draws.interpreted)
+    scale = np.hypot(at_draws.get("sigma", 0.0), rows.given["se"])
+    known = {"df": at_draws["nu"]} if name == "student" else {}
+    response = (stats.t if known else stats.norm)(loc=eta, scale=scale, **known)
+    assert np.allclose(log_lik(posterior, rows), response.logpdf(rows.y), rtol=1e-9)
+    assert np.array_equal(posterior_epred(posterior, rows), eta)
+    drawn = np.stack(
+        [posterior_predict(posterior, rows, np.random.default_rng(i)) for i in range(40)]
+    )
+    assert stats.kstest(response.cdf(drawn).ravel(), "uniform").pvalue > 1e-4
+
+
+def test_the_common_mean_of_a_meta_analysis_is_weighted_by_precision():
+    y, se = np.random.default_rng(0).normal(size=30), np.geomspace(0.1, 2, 30)
+    fit = sm.WLS(y, np.ones(30), weights=se**-2).fit(cov_type="fixed_scale")
+    record = random_bundle("gaussian", formula=f"y | se(w) ~ {RIGHT}")[0].family
+    eta = torch.tensor(fit.params[0], requires_grad=True)
+
+    def log_lik(mean):
+        return record.log_lik(torch.tensor(y), mean.expand(30), {"se": torch.tensor(se)}).sum()
+
+    assert torch.autograd.functional.jacobian(log_lik, eta).abs() < 1e-9
+    assert -torch.autograd.functional.hessian(log_lik, eta) == pytest.approx(fit.bse[0] ** -2)
+
+
+def test_new_rows_need_standard_errors_that_no_effect_is_asked_of():
+    bundle, _ = random_bundle("gaussian", formula=f"y | se(w) ~ {RIGHT}")
+    frame = random_frame("gaussian", np.random.default_rng(0))
+    with pytest.raises(InputError, match="'w'"):
+        new_rows(bundle, frame.drop(columns="w"))
+    assert new_rows(bundle, frame.drop(columns="y")).given["se"] == pytest.approx(frame["w"])
+    formula = parse_formula(f"y | se(w) ~ {RIGHT}")
+    assert formula.bounding == ("w",)
+    assert parse_formula(f"y | se(w) ~ x1 + w + {RIGHT}").bounding == ()

@@ -105,6 +105,7 @@ def random_bundle(
         | {"priors": {"phi": "normal(0, 5)"} | settings.get("priors", {})},
         "test",
     )
+    record = config.record
     links = {item.name: item.link for item in record.parameters}
     frame = random_frame(name, generator, n)
     design, rows = learn_design(parsed, frame, record.levels, links)

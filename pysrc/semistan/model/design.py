@@ -178,7 +178,7 @@ class Design:
         """What is known of each training row: ``weights``, ``trials``, ``cens``, ``lb``, ..."""
         formula = parse_formula(self.formula)
         present = {
-            "weights": formula.weights, "trials": formula.trials,
+            "weights": formula.weights, "trials": formula.trials, "se": formula.se,
             "cens": formula.cens[:1], "y2": formula.cens[1:], "lb": formula.lb, "ub": formula.ub,
         }  # fmt: skip
         return tuple(name for name, text in present.items() if text)

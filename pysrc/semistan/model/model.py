@@ -14,7 +14,6 @@ from semistan.model.config import ModelConfig, NetworkConfig, SubspaceConfig, wi
 from semistan.model.construction import Moves
 from semistan.model.design import Design
 from semistan.model.families.censored import with_censoring
-from semistan.model.families.families import family
 from semistan.model.families.family import Family
 from semistan.model.families.truncated import with_truncation
 from semistan.model.formula.formula import Network, parse_formula
@@ -76,7 +75,7 @@ class Model:
     def family(self) -> Family:
         """The response family's record."""
         given = self.design.given
-        return with_truncation(with_censoring(family(self.config.family), given), given)
+        return with_truncation(with_censoring(self.config.record, given), given)
 
     @cached_property
     def leading(self) -> Leading:

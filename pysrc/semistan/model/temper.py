@@ -29,7 +29,7 @@ from typing import Literal
 from semistan.errors import InputError
 from semistan.model.config import ModelConfig
 from semistan.model.design import Design
-from semistan.model.families.families import FAMILIES, family
+from semistan.model.families.families import FAMILIES
 from semistan.model.priors.densities import parse_prior
 from semistan.model.priors.density import Density
 from semistan.model.priors.section import PriorConfig
@@ -98,7 +98,7 @@ def temper_of(config: ModelConfig, design: Design) -> Temper | None:
     for density in densities:
         if density.joint:
             raise InputError(f"temper = 'subspace' has no {density}(); use temper = 'likelihood'")
-    record = family(config.family)
+    record = config.record
     if names == {"normal"} and record.is_normal:
         return Temper(options.temperature, "exact")
     if not record.cumulant:

@@ -29,6 +29,7 @@ GIVEN = {
     "offsets": ("vector[N] offsets;", "part of the predictor that is known"),
     "weights": ("vector<lower=0>[N] weights;", "of each row's log-likelihood"),
     "trials": ("array[N] int<lower=0> trials;", "number of trials"),
+    "se": ("vector<lower=0>[N] se;", "standard error of each response"),
     "cens": (
         "array[N] int<lower=-1, upper=2> cens;",
         "0 observed, 1 above y, -1 below, 2 from y to y2",

@@ -117,7 +117,7 @@ def _likelihood(family: Family) -> str:
     """Write ``y ~ normal(eta, sigma)``, or the density where that is no single one of Stan's."""
     names = {name: name for name in family.dispersion}
     given = {"y": "y", "eta": family.on_default[0], "times": "*"} | {
-        name: name for name in ("trials", "cens", "y2", "lb", "ub")
+        name: name for name in ("trials", "se", "cens", "y2", "lb", "ub")
     }
     density = family.density.replace(", {y})", ")")  # y2 where no row ends an interval
     single = re.fullmatch(r"(\w+)_lp[dm]f\(\{y\} \| (.*)\)", density)

@@ -17,7 +17,7 @@ from semistan.program.predictors import (
 SLICE = "[start : end]"
 UNITS = ["data real eta_loc", "data real eta_scale"]
 NOTHING = "zeros_vector(0)"
-GIVEN_IN_ROW = {name: f"{name}[n]" for name in ("trials", "cens", "y2", "lb", "ub")}
+GIVEN_IN_ROW = {name: f"{name}[n]" for name in ("trials", "se", "cens", "y2", "lb", "ub")}
 
 
 def signature(parts: Parts) -> list[str]:
@@ -108,7 +108,8 @@ def density_of_slice(parts: Parts, density: str, eta: str) -> str:
     """Write a density of a slice's rows; products with vectors are elementwise."""
     names = {name: name for name in parts.family.dispersion}
     times = ".*" if parts.design.varying else "*"
-    return density.format(y=f"y{SLICE}", eta=eta, trials=f"trials{SLICE}", times=times, **names)
+    given = {name: f"{name}{SLICE}" for name in ("trials", "se")}
+    return density.format(y=f"y{SLICE}", eta=eta, times=times, **given, **names)
 
 
 def _sum_of(name: str, text: str, sums: list[str]) -> str:

@@ -31,6 +31,7 @@ from semistan.model.design import (
 from semistan.model.families.categorical import with_levels
 from semistan.model.families.families import UNORDERED, family, with_categories
 from semistan.model.families.family import Family, check_response, check_support
+from semistan.model.families.measured import with_errors
 from semistan.model.families.multinomial import MULTINOMIAL
 from semistan.model.families.ordinal import check_ordered
 from semistan.model.formula.formula import Formula, parse_formula
@@ -45,6 +46,7 @@ from semistan.model.priors.checks import check_free_theta, check_priors
 from semistan.model.separation import separation_notes
 from semistan.model.table.given import (
     check_censoring,
+    check_errors,
     check_trials,
     check_truncation,
     check_weights,
@@ -88,7 +90,7 @@ class Prepared:
     @cached_property
     def model(self) -> Model:
         """The model in the units of the training rows, unless others are given."""
-        units = self.units or units_of(self.design, family(self.config.family), self.rows)
+        units = self.units or units_of(self.design, self.config.record, self.rows)
         return Model(self.config, self.design, units, self.modules)
 
 
@@ -176,6 +178,7 @@ def prepare(
     said += [which] if which else []
     kept = with_outcome(formula, record, kept)
     formula, record, categories = _with_unordered_categories(formula, record, kept)
+    record = with_errors(record, formula)
     check_parameters(formula, record)
     links = {item.name: item.link for item in record.parameters}
     design, rows = learn_design(formula, kept, categories, links)
@@ -186,6 +189,7 @@ def prepare(
     config = config.model_copy(update={"family": str(record), "formula": formula.text})
     check_weights(formula, rows.given)
     check_trials(record, formula, rows.y, rows.given)
+    check_errors(formula, rows.given)
     check_censoring(record, formula, rows.y, rows.given)
     check_truncation(record, formula, rows.y, rows.given)
     modules = adopted(design, rows.evenly(MODULE_ROWS).U, networks)
@@ -304,6 +308,7 @@ def new_rows(
         check_support(bundle.family, rows.y, formula.response)
         check_ordered(bundle.family, formula.response, kept)
         check_trials(bundle.family, formula, rows.y, rows.given)
+        check_errors(formula, rows.given)
         check_censoring(bundle.family, formula, rows.y, rows.given)
     check_truncation(bundle.family, formula, rows.y, rows.given)
     return rows

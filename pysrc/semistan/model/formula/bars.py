@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from semistan.model.formula.syntax import Span, formula_error, masked
 
-ADDITIONS = ("weights", "trials", "cens", "trunc")
+ADDITIONS = ("weights", "trials", "se", "cens", "trunc")
 GROUP_EXAMPLE = "(1 + x | g)"
 
 
@@ -34,7 +34,7 @@ class Bars:
     plain : str
         The formula without them, of the same length.
     additions : dict of spans
-        The arguments of ``weights()``, ``trials()``, ``cens()`` and ``trunc()``.
+        The arguments of ``weights()``, ``trials()``, ``se()``, ``cens()`` and ``trunc()``.
     groups : tuple of GroupText
         The group-level terms.
     """
@@ -85,8 +85,8 @@ def _additions(text: str, plain: str, start: int, end: int) -> dict[str, Span]:
         if call is None or call[1] not in ADDITIONS or not closed:
             raise formula_error(
                 text,
-                "expected weights(w), trials(n), cens(c) or trunc(lb, ub) between '|' and '~', as "
-                "y | cens(c) ~ ...",
+                "expected weights(w), trials(n), se(s), cens(c) or trunc(lb, ub) between '|' and "
+                "'~', as y | cens(c) ~ ...",
                 (first, max(last, first + 1)),
             )
         if call[1] in found:

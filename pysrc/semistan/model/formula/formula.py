@@ -94,6 +94,10 @@ class Formula:
         That of the response's mean, then those behind commas.
     weights, trials : str
         Arguments of ``weights()`` and ``trials()``, empty without.
+    se : str
+        First argument of ``se()``, empty without.
+    se_and_sigma : bool
+        Whether there is a residual standard deviation too: ``se(s, sigma=TRUE)``.
     cens : tuple of str
         Arguments of ``cens()``: how each row is censored and, if given, where its interval ends.
     lb, ub : str
@@ -109,6 +113,8 @@ class Formula:
     predictors: tuple[PredictorFormula, ...]
     weights: str = ""
     trials: str = ""
+    se: str = ""
+    se_and_sigma: bool = False
     cens: tuple[str, ...] = ()
     lb: str = ""
     ub: str = ""
@@ -174,7 +180,7 @@ class Formula:
     @property
     def columns(self) -> tuple[str, ...]:
         """All columns needed to predict."""
-        known = (text for text in (self.trials, self.lb, self.ub) if text)
+        known = (text for text in (self.trials, self.se, self.lb, self.ub) if text)
         of_known = (name for text in known for name in variables(text))
         return unique((*(v for p in self.predictors for v in p.variables), *of_known))
 
@@ -201,13 +207,13 @@ class Formula:
 
     @property
     def bounding(self) -> tuple[str, ...]:
-        """Columns that are bounds of the response and explain nothing."""
-        return self._explaining_nothing(self.lb, self.ub)
+        """Columns that are bounds or standard errors of the response and explain nothing."""
+        return self._explaining_nothing(self.lb, self.ub, self.se)
 
     @property
     def limiting(self) -> tuple[str, ...]:
         """These, and the number of trials where it explains nothing."""
-        return self._explaining_nothing(self.lb, self.ub, self.trials)
+        return self._explaining_nothing(self.lb, self.ub, self.se, self.trials)
 
     def _explaining_nothing(self, *texts: str | None) -> tuple[str, ...]:
         explaining = {name for predictor in self.predictors for name in predictor.variables}
@@ -357,7 +363,8 @@ def _other_predictor(text: str) -> PredictorFormula:
     left = stripped(text, 0, tilde)
     if bars.additions:
         message = (
-            "weights(), trials(), cens() and trunc() stand beside the response alone; expected the "
+            "weights(), trials(), se(), cens() and trunc() stand beside the response alone; "
+            "expected the "
         )
         raise formula_error(text, f"{message}name of a parameter left of '~'", left)
     if not re.fullmatch(r"[A-Za-z]\w*", text[slice(*left)]) or len(lhs) != 1:

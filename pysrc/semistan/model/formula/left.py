@@ -26,6 +26,8 @@ from semistan.model.formula.syntax import (
 )
 from semistan.model.spelling import in_formula, unmarked
 
+TRUTH = {"true": True, "false": False}
+
 
 class Left(NamedTuple):
     """The response and what stands beside it, under the names that ``Formula`` has for them."""
@@ -33,6 +35,8 @@ class Left(NamedTuple):
     response: str
     weights: str
     trials: str
+    se: str
+    se_and_sigma: bool
     cens: tuple[str, ...]
     lb: str
     ub: str
@@ -70,7 +74,7 @@ def read_left(lhs: list[tuple[str, ...]], bars: Bars, text: str) -> Left:
     weights, trials = ("".join(_addition(name, 1, bars, text)) for name in ("weights", "trials"))
     cens = _addition("cens", 2, bars, text)
     lb, ub = _truncation(bars, text)
-    return Left(response, weights, trials, cens, lb, ub, levels, counted)
+    return Left(response, weights, trials, *_errors(bars, text), cens, lb, ub, levels, counted)
 
 
 def _counted(lhs: list[tuple[str, ...]], text: str) -> tuple[str, ...]:
@@ -112,6 +116,20 @@ def _addition(name: str, most: int, bars: Bars, text: str) -> tuple[str, ...]:
     if len(spans) > most:
         raise formula_error(text, takes, whole)
     return tuple(_added(span, takes, text) for span in spans)
+
+
+def _errors(bars: Bars, text: str) -> tuple[str, bool]:
+    """Return the argument of ``se(s, sigma=TRUE)``, and whether there is a sigma too."""
+    if "se" not in bars.additions:
+        return "", False
+    takes = "se() takes one expression, and whether there is a sigma too, as se(s, sigma=TRUE)"
+    whole = bars.additions["se"]
+    first, *options = split_at(masked(text), *whole, ",")
+    words = [re.fullmatch(r"sigma\s*=\s*(\w+)", text[slice(*span)]) for span in options]
+    chosen = [TRUTH.get(word[1].lower()) if word else None for word in words]
+    if len(chosen) > 1 or None in chosen:
+        raise formula_error(text, takes, whole)
+    return _added(first, takes, text), bool(chosen and chosen[0])
 
 
 def _truncation(bars: Bars, text: str) -> tuple[str, str]:

@@ -14,7 +14,6 @@ import numpy as np
 from semistan.errors import InputError
 from semistan.model.config import ModelConfig
 from semistan.model.design import Design
-from semistan.model.families.families import family
 from semistan.model.families.family import Dispersion
 from semistan.model.parameter import POSITIVE, REAL, Choice, Kind
 from semistan.model.predictor import Predictor
@@ -152,7 +151,7 @@ def prior_groups(
         groups.append(_weight_scales_group(config.priors, scales))
     for predictor in design.predictors:
         groups += _predictor_groups(config, predictor, units)
-    for item in scalar_parameters(family(config.family), design):
+    for item in scalar_parameters(config.record, design):
         groups.append(_dispersion_group(config.priors, item, units))
     for predictor in design.predictors:
         groups += [

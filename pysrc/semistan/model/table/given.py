@@ -1,4 +1,4 @@
-"""What is known of each row: offsets, weights, numbers of trials, censoring, bounds."""
+"""What is known of each row: offsets, weights, trials, standard errors, censoring, bounds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WITHOUT_DERIVATIVE = ("student", "gamma", "beta", "negbinomial")
 
 
 def given_values(formula: Formula, table: pd.DataFrame, *, response: bool) -> dict[str, Array]:
-    """Evaluate ``weights()``, ``trials()``, ``cens()`` and ``trunc()``.
+    """Evaluate ``weights()``, ``trials()``, ``se()``, ``cens()`` and ``trunc()``.
 
     Parameters
     ----------
@@ -36,19 +36,22 @@ def given_values(formula: Formula, table: pd.DataFrame, *, response: bool) -> di
     Returns
     -------
     dict of arrays, shape (N,)
-        ``weights``, ``trials``, ``cens``, ``y2``, ``lb`` and ``ub``, those that the formula has.
+        ``weights``, ``trials``, ``se``, ``cens``, ``y2``, ``lb`` and ``ub``, those that the formula
+        has.
 
     Raises
     ------
     InputError
-        For negative weights, trials that are no whole numbers or too many, and unknown kinds of
-        censoring.
+        For negative weights and standard errors, trials that are no whole numbers or too many,
+        and unknown kinds of censoring.
     """
     found: dict[str, Array] = {}
     if formula.weights and response:
         found["weights"] = _at_least_0("weights", formula.weights, table)
     if formula.trials:
         found["trials"] = _trials(formula.trials, table)
+    if formula.se:
+        found["se"] = _at_least_0("se", formula.se, table)
     if formula.cens and response:
         found["cens"] = _kinds_of_censoring(formula.cens[0], table)
         if formula.cens[1:]:
@@ -67,6 +70,19 @@ def check_weights(formula: Formula, given: dict[str, Array]) -> None:
     """
     if formula.weights and not given["weights"].any():
         raise InputError(f"weights({formula.weights}) are all 0: there is nothing to fit")
+
+
+def check_errors(formula: Formula, given: dict[str, Array]) -> None:
+    """Refuse rows that are known exactly where there is no residual standard deviation.
+
+    Raises
+    ------
+    InputError
+        Naming the first row.
+    """
+    if formula.se and not formula.se_and_sigma:
+        hint = f", or with a residual standard deviation too, se({formula.se}, sigma=TRUE)"
+        _refuse(given["se"] == 0, given["se"], f"se({formula.se})", f"above 0{hint}")
 
 
 def check_censoring(record: Family, formula: Formula, y: Array, given: dict[str, Array]) -> None:

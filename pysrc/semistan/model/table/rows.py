@@ -87,7 +87,8 @@ class Rows:
     frame : pandas.DataFrame, optional
         The columns of the user's table from which these were made.
     given : dict of arrays, shape (N,)
-        ``weights``, ``trials``, ``cens``, ``y2``, ``lb`` and ``ub``, those that the formula has.
+        ``weights``, ``trials``, ``se``, ``cens``, ``y2``, ``lb`` and ``ub``, those that the formula
+        has.
     """
 
     y: Array | None

@@ -76,8 +76,8 @@ def changing(
 def explanatory(posterior: Posterior) -> tuple[str, ...]:
     """Return the columns of which an effect is learnt.
 
-    These are neither images nor bounds, do not only name groups, and do not stand in offsets alone,
-    which are known.
+    These are neither images nor bounds or standard errors of the response, do not only name groups,
+    and do not stand in offsets alone, which are known.
     """
     formula = parse_formula(posterior.design.formula)
     left_out = {*formula.grouping, *formula.bounding, *formula.only_offset, *formula.own_columns}

@@ -121,7 +121,8 @@ def _further_facts(results: Results) -> Iterator[Fact]:
     formula = results.formula
     yield from _term_facts(formula.mean, results.posterior.design.mean)
     known = {
-        "Weights": formula.weights, "Trials": formula.trials, "Censored": ", ".join(formula.cens),
+        "Weights": formula.weights, "Trials": formula.trials,
+        "Standard errors": formula.se, "Censored": ", ".join(formula.cens),
         "Lower bound": formula.lb, "Upper bound": formula.ub,
     }  # fmt: skip
     yield from (Fact(name, text, code=True) for name, text in known.items() if text)
