@@ -12,6 +12,7 @@ from semistan.model.config import parse_config
 from semistan.model.design import learn_design
 from semistan.model.families.categorical import with_levels
 from semistan.model.families.families import family
+from semistan.model.families.measured import with_errors
 from semistan.model.formula.formula import parse_formula
 from semistan.model.model import whole_networks
 from semistan.model.names import MU
@@ -105,7 +106,7 @@ def random_bundle(
         | {"priors": {"phi": "normal(0, 5)"} | settings.get("priors", {})},
         "test",
     )
-    record = config.record
+    record = with_errors(record, parsed)
     links = {item.name: item.link for item in record.parameters}
     frame = random_frame(name, generator, n)
     design, rows = learn_design(parsed, frame, record.levels, links)

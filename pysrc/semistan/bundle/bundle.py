@@ -42,6 +42,7 @@ from semistan.model.completion import Completion
 from semistan.model.config import parse_config
 from semistan.model.design import Design, design_from_plain, design_to_plain
 from semistan.model.families.family import Family
+from semistan.model.families.measured import response_family
 from semistan.model.formula.formula import parse_formula
 from semistan.model.modules import Given, modules_from_plain, modules_to_plain
 from semistan.model.names import MU, stan_name
@@ -204,7 +205,7 @@ def _assemble(content: dict[str, Any], arrays: dict[str, Array], networks: Given
 
     eta, design = content["eta_units"], design_from_plain(content["design"])
     config = parse_config(content["config"], MARKER)
-    record = config.record
+    record = response_family(config.family, design.formula)
     counted = parse_formula(design.formula).counted
     if tuple(map(stan_name, design.categories)) != record.levels or (
         counted != (design.categories if record.counted else ())

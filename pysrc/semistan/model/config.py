@@ -11,9 +11,6 @@ from pydantic import Field, ValidationError, field_validator
 from semistan.errors import InputError, did_you_mean
 from semistan.model.construction import Moves, construction_facts, known_construction
 from semistan.model.families.families import family
-from semistan.model.families.family import Family
-from semistan.model.families.measured import with_errors
-from semistan.model.formula.formula import parse_formula
 from semistan.model.priors.section import PriorConfig
 from semistan.model.section import Section
 
@@ -245,11 +242,6 @@ class ModelConfig(Section):
     priors: PriorConfig = PriorConfig()
     train: TrainConfig = TrainConfig()
     sample: SampleConfig = SampleConfig()
-
-    @property
-    def record(self) -> Family:
-        """The family's record for the formula's response, which may have known standard errors."""
-        return with_errors(family(self.family), parse_formula(self.formula))
 
     @field_validator("family")
     @classmethod

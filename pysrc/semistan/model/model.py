@@ -15,6 +15,7 @@ from semistan.model.construction import Moves
 from semistan.model.design import Design
 from semistan.model.families.censored import with_censoring
 from semistan.model.families.family import Family
+from semistan.model.families.measured import response_family
 from semistan.model.families.truncated import with_truncation
 from semistan.model.formula.formula import Network, parse_formula
 from semistan.model.formula.syntax import MODULE
@@ -75,7 +76,8 @@ class Model:
     def family(self) -> Family:
         """The response family's record."""
         given = self.design.given
-        return with_truncation(with_censoring(self.config.record, given), given)
+        record = response_family(self.config.family, self.design.formula)
+        return with_truncation(with_censoring(record, given), given)
 
     @cached_property
     def leading(self) -> Leading:

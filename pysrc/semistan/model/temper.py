@@ -30,6 +30,7 @@ from semistan.errors import InputError
 from semistan.model.config import ModelConfig
 from semistan.model.design import Design
 from semistan.model.families.families import FAMILIES
+from semistan.model.families.measured import response_family
 from semistan.model.priors.densities import parse_prior
 from semistan.model.priors.density import Density
 from semistan.model.priors.section import PriorConfig
@@ -98,7 +99,7 @@ def temper_of(config: ModelConfig, design: Design) -> Temper | None:
     for density in densities:
         if density.joint:
             raise InputError(f"temper = 'subspace' has no {density}(); use temper = 'likelihood'")
-    record = config.record
+    record = response_family(config.family, design.formula)
     if names == {"normal"} and record.is_normal:
         return Temper(options.temperature, "exact")
     if not record.cumulant:

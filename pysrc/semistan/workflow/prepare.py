@@ -31,7 +31,7 @@ from semistan.model.design import (
 from semistan.model.families.categorical import with_levels
 from semistan.model.families.families import UNORDERED, family, with_categories
 from semistan.model.families.family import Family, check_response, check_support
-from semistan.model.families.measured import with_errors
+from semistan.model.families.measured import response_family, with_errors
 from semistan.model.families.multinomial import MULTINOMIAL
 from semistan.model.families.ordinal import check_ordered
 from semistan.model.formula.formula import Formula, parse_formula
@@ -90,7 +90,8 @@ class Prepared:
     @cached_property
     def model(self) -> Model:
         """The model in the units of the training rows, unless others are given."""
-        units = self.units or units_of(self.design, self.config.record, self.rows)
+        record = response_family(self.config.family, self.design.formula)
+        units = self.units or units_of(self.design, record, self.rows)
         return Model(self.config, self.design, units, self.modules)
 
 

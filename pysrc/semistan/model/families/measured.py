@@ -11,19 +11,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from semistan.errors import InputError
 from semistan.lazy import torch
+from semistan.model.families.families import family
 from semistan.model.families.family import SIGMA, Family, Tails
-
-if TYPE_CHECKING:
-    from semistan.model.formula.formula import Formula
+from semistan.model.formula.formula import Formula, parse_formula
 
 MEASURED = ("gaussian", "student")  # whose scale is the residual standard deviation
 STAN = "hypot({sigma}, {se})"
+
+
+def response_family(name: str, formula: str) -> Family:
+    """Return the record of a family, by its name, for the response of a formula."""
+    return with_errors(family(name), parse_formula(formula))
 
 
 def with_errors(record: Family, formula: Formula) -> Family:

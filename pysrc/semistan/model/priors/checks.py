@@ -5,6 +5,7 @@ from __future__ import annotations
 from semistan.errors import InputError, did_you_mean
 from semistan.model.config import ModelConfig
 from semistan.model.design import Design
+from semistan.model.families.measured import response_family
 from semistan.model.predictor import Predictor
 from semistan.model.priors.classes import CLASSES
 from semistan.model.priors.densities import parse_prior
@@ -92,14 +93,15 @@ def _check_varying(config: PriorConfig, design: Design) -> None:
 
 def _check_classes(config: ModelConfig, design: Design) -> None:
     """Refuse a prior of a parameter that neither the family nor a term has."""
-    known = {item.key for item in config.record.parameters}
+    record = response_family(config.family, design.formula)
+    known = {item.key for item in record.parameters}
     known |= {item.prior_class for term in design.terms for item in term.hyperparameters()}
     for key in config.priors.classes:
         if key not in known and config.priors.source(key) != "default":
             raise InputError(
                 f"prior '{key}': the model has no {CLASSES[key].of}."
                 if key in CLASSES
-                else f"prior '{key}': family {config.record.name} has no such parameter."
+                else f"prior '{key}': family {record.name} has no such parameter."
                 f"{did_you_mean(key, sorted(known))}"
             )
 

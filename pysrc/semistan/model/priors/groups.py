@@ -15,6 +15,7 @@ from semistan.errors import InputError
 from semistan.model.config import ModelConfig
 from semistan.model.design import Design
 from semistan.model.families.family import Dispersion
+from semistan.model.families.measured import response_family
 from semistan.model.parameter import POSITIVE, REAL, Choice, Kind
 from semistan.model.predictor import Predictor
 from semistan.model.priors.classes import CLASSES
@@ -151,7 +152,7 @@ def prior_groups(
         groups.append(_weight_scales_group(config.priors, scales))
     for predictor in design.predictors:
         groups += _predictor_groups(config, predictor, units)
-    for item in scalar_parameters(config.record, design):
+    for item in scalar_parameters(response_family(config.family, design.formula), design):
         groups.append(_dispersion_group(config.priors, item, units))
     for predictor in design.predictors:
         groups += [
