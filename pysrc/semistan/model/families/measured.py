@@ -50,7 +50,7 @@ def with_errors(record: Family, formula: Formula) -> Family:
     if record.name not in MEASURED:
         raise InputError(
             f"se() is for families {' and '.join(MEASURED)}, the family is {record.name}; choose "
-            "another family, or weights() instead"
+            "another family"
         )
     scale = STAN if formula.se_and_sigma else "{se}"
     known = () if formula.se_and_sigma else (SIGMA.name,)
