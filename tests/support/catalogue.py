@@ -1,4 +1,4 @@
-"""Some thirty models whose programs cover every pair of what a program may be made of.
+"""Models whose programs cover every pair of what a program may be made of.
 
 Tests that need a compiled program draw from here, so that each is compiled once: the sweep in
 ``tests/contracts/test_programs.py`` runs over all of them.
@@ -84,8 +84,8 @@ PROGRAMS = (
              kernel="cpp"),
     _program("measured, sigma", "student", "dispersed", "linear predictor",
              formula=f"y | se(w, sigma=TRUE) + weights(w) ~ x1 + {NETWORK}, sigma ~ z"),
-    _program("measured, truncated", "gaussian", "dispersed",
-             formula=f"y | se(w, sigma=TRUE) + trunc(lb=least) ~ x1 + {NETWORK}"),
+    _program("measured, censored, truncated", "gaussian", "dispersed",
+             formula=f"y | se(w, sigma=TRUE) + cens(c, y2) + trunc(lb=least) ~ x1 + {NETWORK}"),
     _program("shares", "zero_one_inflated_beta", "dispersed", "linear group predictor networks",
              formula="y | weights(w) ~ x1 + nn(u1, u2), zoi ~ z + (1 | g), coi ~ nn(u3)"),
     _program("probit", "bernoulli(probit)", "link"),

@@ -116,9 +116,8 @@ def _network_inputs(networks: tuple[Network, ...], frozen: tuple[int, ...]) -> s
 def _likelihood(family: Family) -> str:
     """Write ``y ~ normal(eta, sigma)``, or the density where that is no single one of Stan's."""
     names = {name: name for name in family.dispersion}
-    given = {"y": "y", "eta": family.on_default[0], "times": "*"} | {
-        name: name for name in ("trials", "se", "cens", "y2", "lb", "ub")
-    }
+    given = {name: name for name in family.given}
+    given |= {"y": "y", "eta": family.on_default[0], "times": "*"}
     density = family.density.replace(", {y})", ")")  # y2 where no row ends an interval
     single = re.fullmatch(r"(\w+)_lp[dm]f\(\{y\} \| (.*)\)", density)
     if single and single[2].count("(") == single[2].count(")"):

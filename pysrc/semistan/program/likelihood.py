@@ -17,7 +17,6 @@ from semistan.program.predictors import (
 SLICE = "[start : end]"
 UNITS = ["data real eta_loc", "data real eta_scale"]
 NOTHING = "zeros_vector(0)"
-GIVEN_IN_ROW = {name: f"{name}[n]" for name in ("trials", "se", "cens", "y2", "lb", "ub")}
 
 
 def signature(parts: Parts) -> list[str]:
@@ -84,9 +83,8 @@ def _density(parts: Parts) -> str:
     if "weights" not in design.given and not parts.family.by_row:
         return eta + f"  return {density_of_slice(parts, density, name)};\n"
     by_row = density.format(
-        y="y[n]", eta=f"{name}[n - start + 1]", times="*", **GIVEN_IN_ROW,
-        **in_row(parts, "n - start + 1"),
-    )  # fmt: skip
+        y="y[n]", eta=f"{name}[n - start + 1]", times="*", **in_row(parts, "n - start + 1")
+    )
     weighted = "weights" in parts.design.given
     added = f"    total += weights[n]\n      * {by_row};" if weighted else f"    total += {by_row};"
     return (
@@ -99,16 +97,20 @@ def _density(parts: Parts) -> str:
 
 
 def in_row(parts: Parts, index: str) -> dict[str, str]:
-    """Return what stands for each parameter in one row: an element where it has a predictor."""
+    """Return what stands for each parameter in row n, and for what is given of the row.
+
+    Of a parameter that has a predictor it is the element at ``index``.
+    """
     varying = {name: f"{name}[{index}]" for name in parts.design.varying}
-    return {name: name for name in parts.family.dispersion} | varying
+    given = {name: f"{name}[n]" for name in parts.family.given}
+    return {name: name for name in parts.family.dispersion} | varying | given
 
 
 def density_of_slice(parts: Parts, density: str, eta: str) -> str:
     """Write a density of a slice's rows; products with vectors are elementwise."""
     names = {name: name for name in parts.family.dispersion}
     times = ".*" if parts.design.varying else "*"
-    given = {name: f"{name}{SLICE}" for name in ("trials", "se")}
+    given = {name: f"{name}{SLICE}" for name in parts.family.given}
     return density.format(y=f"y{SLICE}", eta=eta, times=times, **given, **names)
 
 

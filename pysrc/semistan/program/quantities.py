@@ -31,7 +31,7 @@ from semistan.program.declared import (
     scales_lines,
 )
 from semistan.program.header import header
-from semistan.program.likelihood import GIVEN_IN_ROW, density_vectors, in_row
+from semistan.program.likelihood import density_vectors, in_row
 from semistan.program.parts import Parts, parts_of
 from semistan.program.predictors import other_sums, parameter_vectors
 from semistan.program.program import network_functions, theta_text
@@ -94,7 +94,7 @@ def _data(parts: Parts) -> str:
 
 def _generated_quantities(parts: Parts) -> str:
     eta = f"{parts.family.on_default[0]}[n]"
-    of_row = {"eta": eta, "times": "*", **GIVEN_IN_ROW, **in_row(parts, "n")}
+    of_row = {"eta": eta, "times": "*", **in_row(parts, "n")}
     density = parts.family.density.format(y="y[n]", **of_row)
     if "weights" in parts.design.given:
         density = f"weights[n]\n    * {density}"

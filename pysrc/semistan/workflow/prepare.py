@@ -44,13 +44,7 @@ from semistan.model.orthogonal import check_orthogonal
 from semistan.model.predictor import check_parameters
 from semistan.model.priors.checks import check_free_theta, check_priors
 from semistan.model.separation import separation_notes
-from semistan.model.table.given import (
-    check_censoring,
-    check_errors,
-    check_trials,
-    check_truncation,
-    check_weights,
-)
+from semistan.model.table.given import check_given, check_weights
 from semistan.model.table.kinds import check_dates
 from semistan.model.table.missing import complete_rows
 from semistan.model.table.outcome import with_levels_of, with_outcome
@@ -189,10 +183,7 @@ def prepare(
     record = with_categories(record, rows.y, formula.response, known)
     config = config.model_copy(update={"family": str(record), "formula": formula.text})
     check_weights(formula, rows.given)
-    check_trials(record, formula, rows.y, rows.given)
-    check_errors(formula, rows.given)
-    check_censoring(record, formula, rows.y, rows.given)
-    check_truncation(record, formula, rows.y, rows.given)
+    check_given(record, formula, rows.y, rows.given)
     modules = adopted(design, rows.evenly(MODULE_ROWS).U, networks)
     check_options(config, modules)
     config, fewer = within_steps(config, len(rows))
@@ -308,10 +299,7 @@ def new_rows(
     if rows.y is not None:
         check_support(bundle.family, rows.y, formula.response)
         check_ordered(bundle.family, formula.response, kept)
-        check_trials(bundle.family, formula, rows.y, rows.given)
-        check_errors(formula, rows.given)
-        check_censoring(bundle.family, formula, rows.y, rows.given)
-    check_truncation(bundle.family, formula, rows.y, rows.given)
+    check_given(bundle.family, formula, rows.y, rows.given)
     return rows
 
 

@@ -60,6 +60,21 @@ def given_values(formula: Formula, table: pd.DataFrame, *, response: bool) -> di
     return found | {name: evaluate(text, table) for name, text in bounds.items() if text}
 
 
+def check_given(record: Family, formula: Formula, y: Array | None, given: dict[str, Array]) -> None:
+    """Refuse what is given of rows where the family or their responses, if known, do not allow it.
+
+    Raises
+    ------
+    InputError
+        Naming the first row.
+    """
+    if y is not None:
+        _check_trials(record, formula, y, given)
+        _check_errors(formula, given)
+        _check_censoring(record, formula, y, given)
+    _check_truncation(record, formula, y, given)
+
+
 def check_weights(formula: Formula, given: dict[str, Array]) -> None:
     """Refuse weights of rows to be fitted that are all 0.
 
@@ -72,7 +87,7 @@ def check_weights(formula: Formula, given: dict[str, Array]) -> None:
         raise InputError(f"weights({formula.weights}) are all 0: there is nothing to fit")
 
 
-def check_errors(formula: Formula, given: dict[str, Array]) -> None:
+def _check_errors(formula: Formula, given: dict[str, Array]) -> None:
     """Refuse rows that are known exactly where there is no residual standard deviation.
 
     Raises
@@ -85,7 +100,7 @@ def check_errors(formula: Formula, given: dict[str, Array]) -> None:
         _refuse(given["se"] == 0, given["se"], f"se({formula.se})", f"above 0{hint}")
 
 
-def check_censoring(record: Family, formula: Formula, y: Array, given: dict[str, Array]) -> None:
+def _check_censoring(record: Family, formula: Formula, y: Array, given: dict[str, Array]) -> None:
     """Refuse censoring that the family does not know, and intervals without an end.
 
     Raises
@@ -121,7 +136,7 @@ def _of_others(record: Family, name: str) -> InputError:
     )
 
 
-def check_truncation(
+def _check_truncation(
     record: Family, formula: Formula, y: Array | None, given: dict[str, Array]
 ) -> None:
     """Refuse bounds that the family does not know, and responses outside them.
@@ -183,7 +198,7 @@ def offset_values(expressions: tuple[str, ...], table: pd.DataFrame) -> Array | 
     return np.asarray(np.sum([_offset(text, table) for text in expressions], axis=0))
 
 
-def check_trials(record: Family, formula: Formula, y: Array, given: dict[str, Array]) -> None:
+def _check_trials(record: Family, formula: Formula, y: Array, given: dict[str, Array]) -> None:
     """Refuse successes beyond the trials, counts of other sums, and trials of other families.
 
     Raises
