@@ -14,8 +14,8 @@ from semistan.errors import InputError
 from semistan.model.design import apply_design, design_from_plain, design_to_plain, learn_design
 from semistan.model.formula.formula import parse_formula
 from semistan.model.streams import Streams
-from semistan.model.terms.gp import inverse_gamma
 from semistan.model.terms.gp_covariances import COVARIANCES
+from semistan.model.terms.processes import inverse_gamma
 from semistan.model.terms.term import TensorBlock
 
 N = 40

@@ -72,7 +72,7 @@ def fitted(design, rows):
     Z = np.zeros((len(rows), levels, block.Z.shape[1]))
     Z[np.arange(len(rows)), block.level] = block.Z
     Z = Z.reshape(len(rows), -1)
-    of = getattr(term, "smooth", term)
+    of = getattr(term, "one", term)
     weight = SP * (bending(of) if hasattr(of, "T") else 1)
     A = np.column_stack([np.ones(len(rows)), rows.X, Z])
     penalty = np.diag([0.0] * (1 + rows.X.shape[1]) + [weight] * Z.shape[1])
@@ -171,7 +171,7 @@ def test_what_cannot_be_smoothed_is_refused(terms, message):
 
 
 def test_a_factor_of_one_level_is_refused():
-    with pytest.raises(InputError, match="has one level; a smooth by group needs several"):
+    with pytest.raises(InputError, match="has one level; by= needs several"):
         learnt("s(x, by=g, bs='cc')", table().assign(g="a"))
 
 

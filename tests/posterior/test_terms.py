@@ -56,7 +56,7 @@ def posterior_of(formula, spread=None, **settings):
 def sds_at(bundle):
     """The standard deviations at which a spline's penalty is ``SP`` times its bending."""
     (term,) = bundle.design.terms
-    of = getattr(term, "smooth", term)
+    of = getattr(term, "one", term)
     direction = of.T[:, 0]
     bending = direction @ of.spline.penalty(of.knots) @ direction / of.scale**3
     # mgcv's weight is sigma^2 / sds^2 over the integral of f''^2 of one coefficient
@@ -142,6 +142,7 @@ def test_the_points_of_a_monotonic_effect_are_its_categories():
     ("terms", "curves"),
     [
         ("s(x) + gp(z)", 2),
+        ("gp(x, by=g) + gp(x, by=z)", 4),
         ("t2(x, z) + s(x, by=g)", 6),
         ("s(x, by=g)", 3),
         ("s(x, by=z) + s(g, bs='re')", 2),

@@ -1,4 +1,4 @@
-"""Gaussian processes ``gp(x, k, c, cov)`` by a basis of functions.
+"""Gaussian processes ``gp(x, k, c, cov, by)`` by a basis of functions.
 
 x is moved and scaled to [-1/2, 1/2]. A process with standard deviation sdgp and a covariance whose
 spectral density is S (``gp_covariances.py``), by default the squared exponential
@@ -12,13 +12,15 @@ follow all length scales from a twentieth of the range, or the least distance of
 the range; and with k or c those of a Hilbert space, as in brms. The prior of lscale has 1% below
 and 1% above that. A posterior beyond what the basis follows is warned of, with the k and c that it
 needs. Without k, brms computes the process itself, whose cost grows with the cube of the rows.
+
+With a numeric ``by=z`` it is z f(x), the effect of z that varies with x; ``gp_by.py`` has a process
+for each level of a factor.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,17 +32,14 @@ from semistan.model.formula.calls import TermCall
 from semistan.model.table.columns import evaluate
 from semistan.model.table.rows import Block
 from semistan.model.terms.gp_basis import (
-    LARGEST_SIZE,
     boxed_frequencies,
     boxed_range,
     boxed_values,
-    graded_nodes,
     graded_values,
     margin_for,
     size_for,
 )
 from semistan.model.terms.gp_covariances import COVARIANCES, Covariance
-from semistan.model.terms.kinds import TermKind, is_one_of
 from semistan.model.terms.penalised import LEAST_SPREAD, Common
 from semistan.model.terms.term import Hyperparameter, Lines, TensorBlock, View
 
@@ -89,6 +88,10 @@ class Process(Common):
         The default basis; without, it is that of a Hilbert space by ``count`` and ``margin``.
     covariance : Covariance
         What the process has.
+    by : str
+        The column that it is multiplied by, empty without.
+    by_scale : float
+        The root mean square of that column over the training rows.
     """
 
     expression: str
@@ -101,6 +104,8 @@ class Process(Common):
     key: str = "1"
     graded: Graded | None = None
     covariance: Covariance = DEFAULT
+    by: str = ""
+    by_scale: float = 1.0
 
     @property
     def stored(self) -> str:
@@ -110,14 +115,19 @@ class Process(Common):
     @property
     def text(self) -> str:
         """The term as users write it."""
-        return f"gp({self.expression})"
+        return TermCall("gp", self.expression, by=self.by).text
 
     @property
     def described(self) -> tuple[str, str]:
         """What kind of term it is, and what was learnt, in words."""
-        by = "" if self.graded else f", c = {self.margin:g}"
+        return "Gaussian process", f"{self.text}, {self.basis_text}"
+
+    @property
+    def basis_text(self) -> str:
+        """The covariance and the basis in words."""
+        margin = "" if self.graded else f", c = {self.margin:g}"
         of = "" if self.covariance is DEFAULT else f"covariance {self.covariance.name}, "
-        return "Gaussian process", f"{self.text}, {of}{self.count} functions{by}"
+        return f"{of}{self.count} functions{margin}"
 
     @property
     def size(self) -> int:
@@ -126,8 +136,8 @@ class Process(Common):
 
     @property
     def units(self) -> Array:
-        """Standard deviation of what sdgp multiplies, which is 1."""
-        return np.ones(1)
+        """Size of what sdgp multiplies, which is 1 but for the column ``by``."""
+        return np.array([self.by_scale])
 
     @property
     def names(self) -> tuple[str, str, str]:
@@ -166,6 +176,7 @@ class Process(Common):
         fields = ("expression", "name", "middle", "width", "count", "margin")
         plain = {name: getattr(self, name) for name in fields}
         plain |= {"prior": list(self.prior), "cov": self.covariance.name}
+        plain |= {"by": self.by, "by_scale": self.by_scale} if self.by else {}
         if self.graded is None:
             return plain
         arrays = {"nodes": self.graded.nodes.tolist(), "steps": self.graded.steps.tolist()}
@@ -174,19 +185,23 @@ class Process(Common):
     def warning(self, draws: Mapping[str, Array]) -> str | None:
         """Say that the basis does not follow the posterior's length scale, and what does."""
         name = self.spread[1]
-        lower, median, upper = np.quantile(draws[name], (0.05, 0.5, 0.95))
+        advice = self.advice(draws[name], self.text)
+        return None if advice is None else f"Warning: {name} {advice}"
+
+    def advice(self, lscale: Array, text: str) -> str | None:
+        """Return what to write in place of ``text``, if the basis does not follow draws."""
+        lower, median, upper = np.quantile(lscale, (0.05, 0.5, 0.95))
         least, most = self.followed
         if least <= median <= most:
             return None
-        of, cov = self.covariance, ""
+        of = self.covariance
         margin = np.ceil(10 * max(self.margin * (median <= most), margin_for(of, upper))) / 10
         count = max(self.count * (median >= least), size_for(of, margin, lower))
-        if of is not DEFAULT:
-            cov = f", cov='{of.name}'"
+        cov = "" if of is DEFAULT else f", cov='{of.name}'"
         return (
-            f"Warning: {name} has a posterior median of {median:.2g}, and the basis of {self.text} "
-            f"follows length scales from {least:.2g} to {most:.2g} of the range, so that its curve "
-            f"is off: write {self.text[:-1]}, k={count}, c={margin:g}{cov})."
+            f"has a posterior median of {median:.2g}, and the basis of {text} follows length "
+            f"scales from {least:.2g} to {most:.2g} of the range, so that its curve is off: write "
+            f"{text[:-1]}, k={count}, c={margin:g}{cov})."
         )
 
     def block(self, table: pd.DataFrame, *, allow_new_levels: bool = False) -> Block:  # noqa: ARG002
@@ -209,15 +224,21 @@ class Process(Common):
             Z = graded_values(x, self.graded.nodes, self.graded.steps)
         else:
             Z = boxed_values(x, self.count, self.margin)
+        if self.by:
+            Z = Z * evaluate(self.by, table)[:, None]
         return Block(Z, np.zeros(len(x), dtype=int))
 
     def hyperparameters(self) -> tuple[Hyperparameter, ...]:
         """Return the standard deviation ``sdgp_gpx`` and the length scale ``lscale_gpx``."""
-        shape, scale = self.prior
+        return self.hyperparameters_of(self.text)
+
+    def hyperparameters_of(self, text: str) -> tuple[Hyperparameter, Hyperparameter]:
+        """Return them with what they are called, in words."""
+        (shape, scale), unit = self.prior, 1 / self.by_scale
         return (
-            Hyperparameter(f"sdgp_{self.name}", f"standard deviation of {self.text}", "sdgp"),
+            Hyperparameter(f"sdgp_{self.name}", f"standard deviation of {text}", "sdgp", unit),
             Hyperparameter(
-                f"lscale_{self.name}", f"length scale of {self.text}, over the range", "lscale",
+                f"lscale_{self.name}", f"length scale of {text}, over the range", "lscale",
                 default=f"inv_gamma({shape:.6g}, {scale:.6g})", has_units=False,
             ),
         )  # fmt: skip
@@ -249,7 +270,9 @@ class Process(Common):
     def spread_text(self) -> str:
         """The standard deviation of each coefficient: the root of the spectral density."""
         sd, lscale = self.spread
-        return f"{sd} * {self.covariance.stan.format(lscale=lscale, w=f'w_gp{self.key}')}"
+        front, back = self.covariance.front, self.covariance.back
+        back = back.format(lw=f"{lscale} * w_gp{self.key}")
+        return f"{sd} * {front.format(lscale=lscale)} * {back}"
 
     def coefficients(self, values: Mapping[str, Tensor]) -> Tensor:
         """Return the coefficients (1, k)."""
@@ -262,8 +285,10 @@ class Process(Common):
         return found
 
     def views(self, table: pd.DataFrame) -> tuple[View, ...]:  # noqa: ARG002
-        """Return its curve."""
-        return (View(self.text, "", self.expression, self.spread[:1], np.arange(self.count)),)
+        """Return its curve; of one that a number multiplies, the change for one unit of it."""
+        at, less = ({self.by: 1.0}, {self.by: 0.0}) if self.by else ({}, {})
+        elements = np.arange(self.count)
+        return (View(self.text, "", self.expression, self.spread[:1], elements, at, less),)
 
     def variances(self, values: Mapping[str, float]) -> Array:
         """Return the prior variances of the coefficients."""
@@ -276,15 +301,15 @@ class Process(Common):
 
     def training_value(self, x: Tensor, block: TensorBlock) -> Tensor:
         """Return what standardised coefficients add at the starting length scale."""
-        return block.Z @ (torch.as_tensor(self.root(self.lscale_start)).to(x) * x)
+        return block.Z @ (torch.as_tensor(self.training_units(1.0)).to(x) * x)
 
     def training_columns(self, block: TensorBlock) -> Tensor | None:
         """Return what each standardised coefficient multiplies, (n, k)."""
-        return block.Z * torch.as_tensor(self.root(self.lscale_start)).to(block.Z)
+        return block.Z * torch.as_tensor(self.training_units(1.0)).to(block.Z)
 
     def training_units(self, scale: float) -> Array:
         """Return the units of the coefficients."""
-        return scale * self.root(self.lscale_start)
+        return scale / self.by_scale * self.root(self.lscale_start)
 
     def start(self, x: Array, scale: float) -> dict[str, Any]:
         """Return the parameters at the trained coefficients x."""
@@ -325,94 +350,9 @@ class Process(Common):
 
     def _at(self, r: Array, squares: Array, lscale: float, scale: float) -> dict[str, Any]:
         root = self.root(lscale)
-        sd = max(float(np.sqrt((squares / root**2).mean())), LEAST_SPREAD * scale)
+        sd = max(float(np.sqrt((squares / root**2).mean())), LEAST_SPREAD * scale / self.by_scale)
         return self._with_sd(r, sd, lscale)
 
     def _with_sd(self, r: Array, sd: float, lscale: float) -> dict[str, Any]:
         named = dict(zip(self.spread, (sd, lscale), strict=True))
         return {self.names[0]: r / (sd * self.root(lscale)), **named}
-
-
-def _learn(call: TermCall, table: pd.DataFrame, name: str, key: str) -> Process:
-    """Learn range and prior of the length scale.
-
-    Raises
-    ------
-    InputError
-        If there are fewer than three distinct values.
-    """
-    x = evaluate(call.expression, table)
-    distinct = np.unique(x)
-    if len(distinct) < 3:
-        raise InputError(
-            f"{call.text} needs at least three distinct values of '{call.expression}', got "
-            f"{len(distinct)}"
-        )
-    width, middle = float(np.ptp(distinct)), float(distinct[0] + distinct[-1]) / 2
-    least = min(max(SHORTEST, float(np.diff(distinct).min()) / width), SHORTEST_OF_ALL)
-    names = (call.expression, name, middle, width)
-    of = COVARIANCES[call.option("cov", DEFAULT.name)]
-    if not {"k", "c"} & {*dict(call.options)}:
-        nodes, steps = graded_nodes(of, least, LONGEST, WITHIN)
-        graded = Graded(nodes, steps, (least, LONGEST))
-        prior = inverse_gamma(least, LONGEST)
-        return Process(*names, 2 * len(nodes), WITHIN, prior, key, graded, of)
-    margin = float(call.option("c", margin_for(of, LONGEST)))
-    count = int(call.option("k", size_for(of, margin, least)))
-    resolved = min(max(least, boxed_range(of, count, margin)[0]), SHORTEST_OF_ALL)
-    return Process(*names, count, margin, inverse_gamma(resolved, LONGEST), key, covariance=of)
-
-
-def inverse_gamma(least: float, most: float) -> tuple[float, float]:
-    """Return shape and scale of the inverse gamma with ``TAIL`` below and above two places."""
-    from scipy import stats
-    from scipy.optimize import brentq
-
-    def ratio(log_shape: float) -> float:
-        ends = stats.invgamma(np.exp(log_shape)).ppf([TAIL, 1 - TAIL])
-        return float(np.log(ends[1] / ends[0]) - np.log(most / least))
-
-    shape = float(np.exp(brentq(ratio, np.log(0.3), np.log(1e5))))
-    return shape, most / float(stats.invgamma(shape).ppf(1 - TAIL))
-
-
-def _from_plain(content: Mapping[str, Any], key: str) -> Process:
-    """Rebuild a state that went through JSON.
-
-    Raises
-    ------
-    ValueError
-        If its figures do not fit.
-    """
-    shape, scale = (float(value) for value in content["prior"])
-    middle, width, margin = (float(content[name]) for name in ("middle", "width", "margin"))
-    count = int(content["count"])
-    if min(shape, scale, width, margin, count) <= 0:
-        raise ValueError("the figures of a Gaussian process do not fit")
-    names = str(content["expression"]), str(content["name"])
-    of, found = COVARIANCES[content["cov"]], content.get("graded")
-    graded = None if found is None else _graded(found, count)
-    return Process(*names, middle, width, count, margin, (shape, scale), key, graded, of)
-
-
-def _graded(content: Mapping[str, Any], count: int) -> Graded:
-    nodes, steps = (np.asarray(content[name], dtype=float) for name in ("nodes", "steps"))
-    least, most = (float(value) for value in content["follows"])
-    if not (nodes.shape == steps.shape == (count // 2,) and count % 2 == 0 and (steps > 0).all()):
-        raise ValueError("the frequencies of a Gaussian process do not fit")
-    return Graded(nodes, steps, (least, most))
-
-
-KIND = TermKind(
-    varies="a curve of each level of g is s(x, by=g)",
-    takes="one expression, k functions, the margin c and a covariance, which is "
-    f"{', '.join(COVARIANCES)}, as gp(x), gp(x, k=50, c=2.5) or gp(x, cov='matern25')",
-    options={
-        "k": lambda value: type(value) is int and 3 <= value <= LARGEST_SIZE,
-        "c": lambda value: type(value) in (int, float) and 1 < value <= 100,
-        "cov": partial(is_one_of, COVARIANCES),
-    },
-    stored=STORED,
-    learn=_learn,
-    from_plain=_from_plain,
-)

@@ -68,7 +68,7 @@ def is_one_of(words: Container[str], value: object) -> bool:
 # A module whose KIND is the record, or the record itself.
 KINDS: dict[str, str | TermKind] = {
     "s": "semistan.model.terms.smooths",
-    "gp": "semistan.model.terms.gp",
+    "gp": "semistan.model.terms.processes",
     "mo": "semistan.model.terms.monotonic",
     "t2": "semistan.model.terms.tensor",
 }
