@@ -136,7 +136,7 @@ class Fit:
 
     @property
     def passed(self) -> bool:
-        """Whether every diagnostic passed."""
+        """Whether every diagnostic passed, and the chains agree."""
         return self._summary.passed
 
     def summary(self) -> Summary:

@@ -66,7 +66,7 @@ class Reply:
         """Give a fit's coefficients and facts, and exit with 3 if a diagnostic failed."""
         table, facts = screen.summary_answer(result)
         self.tables({"": table}, facts, show=lambda: screen.show_fit(result))
-        if not result.summary.passed:
+        if result.summary.failed:
             raise typer.Exit(DIAGNOSTIC_FAILED)
 
     def pooled(self, results: "Sequence[Fitted]", interval: float = 0.95) -> None:

@@ -31,6 +31,7 @@ from semistan.posterior.diagnostics import (
     worst,
 )
 from semistan.posterior.effects.estimates import estimates
+from semistan.posterior.modes import Modes, pooled_modes
 from semistan.posterior.options import check_interval
 from semistan.posterior.posterior import Posterior
 from semistan.posterior.written import digits_of, written
@@ -88,6 +89,9 @@ class Summary:
         Sentences on how to read the coefficients beside the network.
     agreement : Agreement, optional
         How far the subspaces agree, if there are several.
+    modes : Modes, optional
+        What the mixture of chains in different modes is, if they do not agree and each is sound;
+        the diagnostics are those of each chain then.
     """
 
     rows: tuple[Row, ...]
@@ -97,11 +101,17 @@ class Summary:
     reservations: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     agreement: Agreement | None = None
+    modes: Modes | None = None
 
     @property
     def passed(self) -> bool:
-        """Whether every diagnostic passed."""
-        return all(check.passed for check in self.checks)
+        """Whether every diagnostic passed, and the chains agree."""
+        return self.modes is None and not self.failed
+
+    @property
+    def failed(self) -> tuple[Check, ...]:
+        """The diagnostics that failed."""
+        return tuple(check for check in self.checks if not check.passed)
 
     def table(self) -> pd.DataFrame:
         """Return the coefficient table, one line per variable."""
@@ -114,9 +124,11 @@ class Summary:
         )
 
     def verdict(self) -> str:
-        """Say in one line whether the diagnostics passed."""
-        failed = [f"{check.name} ({check.finding})" for check in self.checks if not check.passed]
-        judged = "All diagnostics passed." if not failed else "FAILED: " + "; ".join(failed) + "."
+        """Say in one line whether the diagnostics passed, chains are pooled modes, or it failed."""
+        failed = "; ".join(f"{check.name} ({check.finding})" for check in self.failed)
+        judged = f"FAILED: {failed}." if failed else "All diagnostics passed."
+        if self.modes:
+            judged = f"POOLED MODES: {self.modes.text()}"
         return " ".join([*self.warnings(), judged, *self.costs()])
 
     def costs(self) -> list[str]:
@@ -194,11 +206,13 @@ def summarise(posterior: Posterior, rows: Rows) -> Summary:
     figures = {name: named_convergence(posterior, name) for name in values}
     judged = [figures[name] for name in posterior.identified]
     eta = eta_convergence(posterior, rows)
+    checks = diagnose(posterior, worst(judged), eta)
+    modes = pooled_modes(posterior, rows, checks)
     return Summary(
         tuple(_row(name, draws, figures[name]) for name, draws in values.items()),
         eta,
         phi_convergence(posterior),
-        diagnose(posterior, worst(judged), eta),
+        tuple(map(modes.judged, checks)) if modes else checks,
         posterior.reservations,
         (
             *_names_note(posterior.design),
@@ -207,6 +221,7 @@ def summarise(posterior: Posterior, rows: Rows) -> Summary:
             *filter(None, [collinearity(posterior, rows).warning(), _left_out(posterior)]),
         ),
         agreement(posterior, rows),
+        modes,
     )
 
 

@@ -93,14 +93,15 @@ def coefficient_table(rows: tuple[Row, ...]) -> Table:
 
 
 def show_diagnostics(summary: Summary) -> None:
-    """Print the failed checks with advice, or that all passed, and the figures of eta and phi."""
+    """Print the verdict, failed checks with advice, and the figures of eta and phi."""
     out.print()
     for warning in summary.warnings():
         out.print(f"[bold yellow]{escape(warning)}[/]")
-    failed = [check for check in summary.checks if not check.passed]
-    if not failed:
+    if summary.passed:
         out.print(f"[green]All diagnostics passed[/]: {escape(summary.judged())}.")
-    for check in failed:
+    if summary.modes:
+        out.print(f"[yellow]Pooled modes[/]: {escape(summary.modes.text())}")
+    for check in summary.failed:
         out.print(f"[bold yellow]Warning[/] {escape(check.name)}: {escape(check.finding)}.")
         out.print(f"        {escape(check.advice)}.")
     for cost in summary.costs():
@@ -208,11 +209,13 @@ def summary_answer(fit: Fitted) -> tuple[pd.DataFrame, dict[str, Any]]:
         "reservations": list(summary.reservations),
         "notes": list(summary.notes),
         "passed": summary.passed,
+        "verdict": summary.verdict(),
         "eta": asdict(summary.eta),
         "phi": asdict(summary.phi),
         "priors": dict(prior.split(" ~ ") for prior in _priors(fit)),
         "checks": [asdict(check) for check in summary.checks],
         **({"agreement": asdict(summary.agreement)} if summary.agreement else {}),
+        **({"modes": asdict(summary.modes)} if summary.modes else {}),
         "seconds": fit.run.manifest.seconds,
     }
     return table, facts

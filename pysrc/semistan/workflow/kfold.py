@@ -242,7 +242,7 @@ def _write_fold(folder: Path, task: FoldTask, found: FoldFit) -> None:
     with atomic_folder(fold_folder(folder, task.number)) as target:
         write_pointwise(found.judged, np.flatnonzero(task.inside) + 1, target)
         write_summary(found.summary, target / "summary.csv")
-        failed = [c.name + ": " + c.finding for c in found.summary.checks if not c.passed]
+        failed = [c.name + ": " + c.finding for c in found.summary.failed]
         write_json(target / "checks.json", failed)
         write_json(target / SECONDS, found.seconds)
         if found.run:

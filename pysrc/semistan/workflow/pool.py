@@ -68,5 +68,5 @@ def fitted_of(runs: Sequence[RunLike]) -> list[Fitted]:
 
 def failures(runs: Sequence[Fitted]) -> list[str]:
     """Say which runs failed a diagnostic."""
-    failed = [each for each in runs if not each.summary.passed]
+    failed = [each for each in runs if each.summary.failed]
     return [f"{each.run.path}: {each.summary.verdict()}" for each in failed]

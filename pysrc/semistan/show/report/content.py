@@ -11,7 +11,7 @@ from semistan.show.report.fitted import fitted_section
 from semistan.show.report.learnt import checks_section, effects_section, subspace_section
 from semistan.show.report.reproduce import cite_section, program_section, reproduce_section
 from semistan.show.report.results import Results
-from semistan.show.report.sampling import failure_notice, sampling_section
+from semistan.show.report.sampling import sampling_section, verdict_notice
 from semistan.words import count
 
 
@@ -33,7 +33,7 @@ def report_content(results: Results, evidence: Evidence) -> Report:
         notices=(
             *_prior_notice(results),
             *_reservation_notice(results),
-            *failure_notice(results.summary.checks),
+            *verdict_notice(results.summary),
         ),
         sections=(
             fitted_section(results),
@@ -58,7 +58,8 @@ def _title(results: Results) -> str:
 def _glance(results: Results) -> tuple[str, ...]:
     options, bundle, members = results.options, results.bundle, len(results.posterior.members)
     chains = sum(member.chains for member in results.posterior.members)
-    failed = sum(not check.passed for check in results.summary.checks)
+    failed = len(results.summary.failed)
+    agreed = "pooled modes" if results.summary.modes else "all diagnostics passed"
     return (
         f"{bundle.family.name}, link {bundle.family.link}",
         count(len(results.rows), "row"),
@@ -66,7 +67,7 @@ def _glance(results: Results) -> tuple[str, ...]:
         *([count(members, "subspace")] if members > 1 else []),
         f"{chains} \N{MULTIPLICATION SIGN} {options.per_chain:,} draws",
         *results.posterior.reservations,
-        f"{count(failed, 'diagnostic')} failed" if failed else "all diagnostics passed",
+        f"{count(failed, 'diagnostic')} failed" if failed else agreed,
     )
 
 

@@ -7,6 +7,7 @@ import re
 import numpy as np
 
 from semistan.posterior.diagnostics import Check, Convergence, ebfmi
+from semistan.posterior.summary import Summary
 from semistan.show.report.blocks import (
     Cell,
     Column,
@@ -31,7 +32,7 @@ def sampling_section(results: Results, evidence: Evidence) -> Section:
         "diagnostics",
         "Diagnostics",
         (
-            Paragraph(verdict(results.summary.checks)),
+            Paragraph(verdict(results.summary)),
             checks_table(results.summary.checks),
             Heading("Convergence of what is not in the table"),
             convergence_table(results),
@@ -46,9 +47,11 @@ def sampling_section(results: Results, evidence: Evidence) -> Section:
     )
 
 
-def failure_notice(checks: tuple[Check, ...]) -> tuple[Notice, ...]:
-    """Return the warning that opens the page of a run with failed diagnostics."""
-    failed = tuple(check for check in checks if not check.passed)
+def verdict_notice(summary: Summary) -> tuple[Notice, ...]:
+    """Return what opens the page of a run with failed diagnostics, or of one of pooled modes."""
+    failed = summary.failed
+    if summary.modes:
+        return (Notice("note", "Pooled modes", (("", summary.modes.text()),)),)
     if not failed:
         return ()
     title = f"{count(len(failed), 'diagnostic')} failed: do not rely on these figures yet"
@@ -59,15 +62,15 @@ def failure_notice(checks: tuple[Check, ...]) -> tuple[Notice, ...]:
     return (Notice("warning", title, items),)
 
 
-def verdict(checks: tuple[Check, ...]) -> str:
-    """Say in one sentence whether the draws can be used."""
-    failed = [check.name for check in checks if not check.passed]
-    if failed:
+def verdict(summary: Summary) -> str:
+    """Say whether the draws can be used."""
+    total = len(summary.checks)
+    if summary.failed:
         return (
-            f"{len(failed)} of {len(checks)} diagnostics failed. Follow the advice and fit again "
+            f"{len(summary.failed)} of {total} diagnostics failed. Follow the advice and fit again "
             "before you use the figures of this page."
         )
-    return f"All {len(checks)} diagnostics passed."
+    return summary.modes.text() if summary.modes else f"All {total} diagnostics passed."
 
 
 def checks_table(checks: tuple[Check, ...]) -> Table:
