@@ -80,6 +80,7 @@ def _line(record: Record) -> dict[str, Any]:
         "k": record.get("k", np.nan),
         "d": record.get("d", np.nan),
         "passed": record.get("passed", np.nan),
+        "pooled": record.get("verdict", "").startswith("POOLED MODES"),
     }
 
 
@@ -283,10 +284,11 @@ def _calibrated(own: pd.DataFrame) -> Iterator[str]:
         f"0.95 within Wilson's interval of theta's coverage: {lower:.3f} to {upper:.3f}",
     )
     passed, number = int(own.passed.sum()), len(own)
+    pooled = f", and chains are pooled modes on {own.pooled.sum()}" if own.pooled.any() else ""
     yield _met(
         passed >= LEAST_PASSED * number,
         f"all diagnostics pass on at least {LEAST_PASSED:.0%} of the data sets: on {passed} of"
-        f" {number}",
+        f" {number}{pooled}",
     )
 
 
