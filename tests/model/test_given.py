@@ -75,7 +75,7 @@ def at(frame, row, **values):
          "0 in row 4 (1 of 30 rows)"),
         ("count | se(z) ~ nn(u)", "poisson", small_frame(),
          "se() is for families gaussian and student, the family is poisson"),
-        ("y | se(z) ~ nn(u), sigma ~ x", "gaussian", small_frame(), "sigma"),
+        ("y | se(z) ~ nn(u), sigma ~ x", "gaussian", small_frame(), "write se(z, sigma=TRUE)"),
         ("y | se(z, TRUE) ~ nn(u)", "gaussian", small_frame(), "as se(s, sigma=TRUE)"),
         ("y | se(z, sigma=2) ~ nn(u)", "gaussian", small_frame(), "as se(s, sigma=TRUE)"),
         ("y | se() ~ nn(u)", "gaussian", small_frame(), "as se(s, sigma=TRUE)"),

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from semistan.errors import InputError, did_you_mean
 from semistan.model.arrays import Array
-from semistan.model.families.family import Family
+from semistan.model.families.family import SIGMA, Family
 from semistan.model.formula.calls import TermCall
 from semistan.model.formula.formula import Formula
 from semistan.model.formula.right import GroupTerm, PredictorFormula
@@ -276,6 +276,11 @@ def check_parameters(formula: Formula, family: Family) -> None:
     for predictor in formula.others:
         if predictor.name in free:
             continue
+        if formula.se and predictor.name == SIGMA.name:
+            raise InputError(
+                f"'sigma ~ ...': with se({formula.se}) alone there is no sigma; write "
+                f"se({formula.se}, sigma=TRUE) for a residual standard deviation besides"
+            )
         if not free:
             raise InputError(
                 f"'{predictor.name} ~ ...': family {family.name} has no dispersion parameter that "
