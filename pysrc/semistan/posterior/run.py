@@ -165,18 +165,24 @@ class Run:
         return [chain_name(chain) for chain in range(1, self.options.chain_count + 1)]
 
     def check_complete(self) -> None:
-        """Refuse a run that lacks chains.
+        """Refuse a run that lacks chains, or draws of some of its subspaces.
 
         Raises
         ------
         InputError
-            Naming them.
+            Naming what is missing.
         """
         if self.missing:
             through = f" (each subspace has {self.options.chain_count})" if self.parts else ""
             raise InputError(
                 f"'{self.path}' lacks chains {self.missing}{through}; complete it with "
                 f"'semistan sample {self.path}'"
+            )
+        drawn = [part.options.per_chain for part in self.parts]
+        if len(set(drawn)) > 1:
+            raise InputError(
+                f"'{self.path}' is being continued, and its subspaces have {drawn} draws of each "
+                f"chain by now; complete it with 'semistan sample {self.path}'"
             )
 
     def seal(self) -> Seal:

@@ -4,18 +4,22 @@ The manifest says what was asked for as soon as it is asked for, so that an inte
 is completed as any run. Continuations are kept as CmdStan wrote them in ``chains/more/`` until all
 are there; then ``manifest.json`` and the chains' files take their draws, in an order that can be
 taken up again wherever it stops.
+
+Of several subspaces one is continued after the other, each as the run that it is. The manifest of
+the whole says what was asked for until all are.
 """
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from semistan.bundle.files import write_bytes
-from semistan.bundle.seal import stamp_of_bytes
+from semistan.bundle.seal import Stamp, stamp_of_bytes
 from semistan.errors import InputError
 from semistan.infer.backends.backend import Backend
 from semistan.infer.chain_store import (
@@ -49,11 +53,6 @@ def ask_for_more(run: Run, draws: int, *, planned: bool = False) -> Run:
     method, pending = method_of(run.options), run.manifest.more
     if draws < 1:
         raise InputError(f"--more takes a number of draws of at least 1, got {draws}")
-    if run.parts:
-        raise InputError(
-            f"'{run.path}' has {len(run.parts)} subspaces, whose chains cannot be continued; "
-            "sample a new run with more --draws"
-        )
     if method.continued is None:
         able = [f"'{name}'" for name in METHODS if method_named(name).continued]
         raise InputError(
@@ -66,9 +65,9 @@ def ask_for_more(run: Run, draws: int, *, planned: bool = False) -> Run:
             f"'{run.path}' is being continued by {pending.draws} draws; complete that first: "
             f"semistan sample {run.path}"
         )
-    run.check_complete()
     if pending is not None:
         return run
+    run.check_complete()
     before, times = run.options.per_chain, len(run.manifest.continued)
     seed = int(np.random.SeedSequence((run.options.seed, 10**6 + times)).generate_state(1)[0]) >> 1
     asked = Continuation(before=before, draws=draws, seed=seed, planned=planned)
@@ -77,6 +76,8 @@ def ask_for_more(run: Run, draws: int, *, planned: bool = False) -> Run:
 
 def settle(run: Run) -> Run:
     """Finish what an interruption left between the manifest and the chains' files."""
+    if run.parts:
+        return replace(run, parts=tuple(map(settle, run.parts)))
     staged, folder = run.path / "chains" / JOINED, run.path / "chains"
     if run.manifest.more is None and staged.is_dir():
         for path in sorted(staged.glob("chain-*.csv")):
@@ -91,6 +92,9 @@ def with_more(run: Run, backend: Backend, watch: Watch = NOBODY) -> Run:
     pending = run.manifest.more
     if pending is None:
         return run
+    if run.parts:
+        parts = tuple(_part_with_more(part, pending, backend, watch) for part in run.parts)
+        return _recorded(replace(run, parts=parts), pending, {})
     folder = run.path / "chains" / MORE
     files = {
         chain: chain_file(run.path / "chains", chain).read_bytes()
@@ -102,6 +106,13 @@ def with_more(run: Run, backend: Backend, watch: Watch = NOBODY) -> Run:
         for chain, before in files.items()
     }
     return _taken(run, pending, joints)
+
+
+def _part_with_more(part: Run, whole: Continuation, backend: Backend, watch: Watch) -> Run:
+    """Continue one of several subspaces, unless it has all draws already."""
+    if part.options.per_chain == whole.total:
+        return part
+    return with_more(ask_for_more(part, whole.draws, planned=whole.planned), backend, watch)
 
 
 def _complete(
@@ -145,6 +156,11 @@ def _taken(run: Run, pending: Continuation, joints: dict[int, bytes]) -> Run:
         write_bytes(path, content)
         rows = pending.total
         stamps[f"chains/{path.name}"] = stamp_of_bytes(content, rows)
+    return settle(_recorded(run, pending, stamps))
+
+
+def _recorded(run: Run, pending: Continuation, stamps: dict[str, Stamp]) -> Run:
+    """Let the manifest say that the draws are there."""
     shutil.rmtree(run.path / FOLDER, ignore_errors=True)  # quantities of the draws before
     manifest = record_files(
         run.path,
@@ -153,14 +169,14 @@ def _taken(run: Run, pending: Continuation, joints: dict[int, bytes]) -> Run:
         continued=[*run.manifest.continued, pending],
         more=None,
     )
-    return settle(replace(run, manifest=manifest))
+    return replace(run, manifest=manifest)
 
 
-def agreement_text(run: Run, draws: Draws) -> str | None:
+def agreement_text(run: Run, several: Sequence[Draws]) -> str | None:
     """Say whether the draws of the last continuation agree with those before; None without one.
 
     The last draws before it and its own last ones, as many of either, are taken for chains of their
-    own: Rhat of these must be as small as that of chains.
+    own: Rhat of these must be as small as that of chains, in each subspace.
     """
     if not run.manifest.continued or run.manifest.continued[-1].planned:
         return None
@@ -168,6 +184,7 @@ def agreement_text(run: Run, draws: Draws) -> str | None:
     size, before = min(last.before, last.draws), last.before
     rhat = max(
         convergence(np.concatenate([x[:, before - size : before], x[:, -size:]])).rhat
+        for draws in several
         for x in draws.identified.values()
     )
     said = (

@@ -106,7 +106,7 @@ def _sampled(run: Run, toolchain: Toolchain | None, watch: Watch, backend: Backe
         raise
     run = record_seconds(run, sample=time.monotonic() - started)
     posterior, rows = read_posterior(run), run.rows()
-    if agreement := agreement_text(run, posterior.members[0].draws):
+    if agreement := agreement_text(run, [member.draws for member in posterior.members]):
         watch.say(agreement)
     for member, learnt in zip(run.members, posterior.members, strict=True):
         draws = learnt.draws
