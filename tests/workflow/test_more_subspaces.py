@@ -48,6 +48,8 @@ def test_all_subspaces_have_more_draws_after_those_before(run, longer):
         assert np.array_equal(member.draws.phi[:, :DRAWS], before.draws.phi)
     assert fit.posterior.size == 2 * 2 * (DRAWS + MORE)
     assert any(f"the {MORE} draws by which each chain was continued" in line for line in said)
+    assert fit.run.config.sample.draws == DRAWS + MORE
+    assert run.config.sample.draws == DRAWS
     assert f"the last {MORE} by --more" in fit.run.facts()["Draws"]
     assert read_fitted(fit.run.path).summary.rows == fit.summary.rows
 

@@ -103,8 +103,10 @@ class Run:
     @property
     def config(self) -> ModelConfig:
         """The model and how to fit it once more; only warm-up may be ``auto``."""
-        if self.manifest.config is not None:
-            return self.manifest.config
+        if (given := self.manifest.config) is not None:
+            draws = self.options.draws if self.manifest.continued else given.sample.draws
+            sample = given.sample.model_copy(update={"draws": draws})
+            return given.model_copy(update={"sample": sample})
         config, sample = self.bundle.config, self.options
         if config.sample.warmup == "auto":
             sample = sample.model_copy(update={"warmup": "auto"})
