@@ -106,7 +106,18 @@ def hopping(drawn):
     return moved(drawn, by)
 
 
-@pytest.mark.parametrize("posterior", [drifting, slow, low, diverging, hopping])
+def stuck(drawn):
+    """The last chain has not moved."""
+    found = moved(drawn, 3 * APART)
+    theta = found.draws.theta.copy()
+    theta[-1] = theta[-1, :1]
+    names = found.design.coefficients
+    moves = {name: theta[..., j] for j, name in enumerate(names)}
+    draws = replace(found.draws, theta=theta, coefficients=found.draws.coefficients | moves)
+    return SubspacePosterior(found.bundle, draws)
+
+
+@pytest.mark.parametrize("posterior", [drifting, slow, low, diverging, hopping, stuck])
 def test_what_is_not_sound_within_itself_has_failed(drawn, posterior):
     summary = summarise(posterior(drawn), drawn[1])
     assert summary.modes is None

@@ -30,7 +30,6 @@ from semistan.posterior.diagnostics import (
     ETA_ROWS,
     RHAT_LIMIT,
     Check,
-    Convergence,
     convergence,
     named_convergence,
 )
@@ -118,7 +117,7 @@ def pooled_modes(posterior: Posterior, rows: Rows, checks: Sequence[Check]) -> M
         return None
     etas = [_eta(member, rows) for member in members]
     rhat, ess = _within(members, etas)
-    if rhat > WITHIN_LIMIT or ess < NEEDED:
+    if not (rhat <= WITHIN_LIMIT and ess >= NEEDED):  # NaN of a chain that did not move
         return None
     identified = [member.draws.identified for member in members]
     shares = {name: float(_share([x[name][..., None] for x in identified])[0])
@@ -148,28 +147,19 @@ def _eta(member: SubspacePosterior, rows: Rows) -> Array:
 
 def _within(members: Sequence[SubspacePosterior], etas: Sequence[Array]) -> tuple[float, float]:
     """Return the largest Rhat of halves of a chain, and the least sum of the chains' own ESS."""
-    figures = [
-        [_of_chain(values) for values in (*_columns(member), *np.moveaxis(eta, -1, 0))]
-        for member, eta in zip(members, etas, strict=True)
-    ]
-    rhat = max(item.rhat for own in figures for each in own for item in each)
-    sums = [
-        [sum(getattr(item, kind) for own in figures for item in own[quantity])
-         for quantity in range(len(figures[0]))]
-        for kind in ("bulk_ess", "tail_ess")
-    ]  # fmt: skip
-    return rhat, float(np.min(sums))
+    figures = []
+    for member, eta in zip(members, etas, strict=True):
+        quantities = (*member.draws.identified.values(), *np.moveaxis(eta, -1, 0))
+        figures.append([_of_chains(values) for values in quantities if np.ptp(values) > 0])
+    rhat, *ess = np.moveaxis(np.array(figures), -1, 0)  # each (members, quantities, chains)
+    return float(rhat.max()), float(min(kind.sum(axis=(0, 2)).min() for kind in ess))
 
 
-def _columns(member: SubspacePosterior) -> list[Array]:
-    """Return what the table judges that is no constant, (C, S) each."""
-    return [x for x in member.draws.identified.values() if np.ptp(x) > 0]
-
-
-def _of_chain(values: Array) -> list[Convergence]:
-    """Return the figures of each chain's halves; values (C, S)."""
+def _of_chains(values: Array) -> list[tuple[float, float, float]]:
+    """Return Rhat and both ESS of each chain's halves; values (C, S)."""
     half = values.shape[1] // 2
-    return [convergence(np.stack([chain[:half], chain[-half:]])) for chain in values]
+    found = (convergence(np.stack([chain[:half], chain[-half:]])) for chain in values)
+    return [(item.rhat, item.bulk_ess, item.tail_ess) for item in found]
 
 
 def _share(several: Sequence[Array]) -> Array:
