@@ -127,11 +127,11 @@ def test_an_interrupted_continuation_is_completed(where, longer, copy, monkeypat
 def test_old_and_new_draws_that_differ_are_said(longer):
     fit, _ = longer
     draws = fit.posterior.draws
-    assert "warning" not in module.agreement_text(fit.run, draws).replace("warning: they", "")
+    assert "warning" not in module.agreement_text(fit.run, [draws]).replace("warning: they", "")
     moved = {name: x.copy() for name, x in draws.coefficients.items()}
     for x in moved.values():
         x[:, 150:] += 10 * x.std()
-    text = module.agreement_text(fit.run, replace(draws, coefficients=moved))
+    text = module.agreement_text(fit.run, [draws, replace(draws, coefficients=moved)])
     assert text.startswith("warning: they do not agree")
 
 
