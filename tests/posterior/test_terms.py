@@ -98,7 +98,7 @@ def test_a_curve_is_line_and_bends_and_0_on_average_over_its_rows():
         of = table().query("g == @level").x.to_numpy()
         slope = draws.flat(draws.coefficients[f"b_x_g{level}"])
         s = draws.flat(draws.terms["s_1"])[:, number]
-        at = lambda x: np.outer(slope, x) + s @ term.smooth.basis(x).Z.T  # noqa: E731, B023
+        at = lambda x: np.outer(slope, x) + s @ term.one.basis(x).Z.T  # noqa: E731, B023
         expected = at(np.linspace(of.min(), of.max(), 7)) - at(of).mean(axis=1, keepdims=True)
         assert curve.values == pytest.approx(expected, rel=1e-8, abs=1e-8)
         assert np.array_equal(curve.at_rows, of)
