@@ -72,14 +72,14 @@ class Reply:
     def pooled(self, results: "Sequence[Fitted]", interval: float = 0.95) -> None:
         """Give the coefficients over imputed tables, and exit with 3 if a diagnostic failed."""
         from semistan.posterior.pooled import pooled
-        from semistan.workflow.pool import failures
+        from semistan.workflow.pool import not_passed
 
-        failed = failures(results)
+        said = not_passed(results)
         table = pooled([result.posterior for result in results], interval)
-        self.table(table, {"tables": len(results), "passed": not failed})
-        screen.say_all(failed)
+        self.table(table, {"tables": len(results), "passed": not said})
+        screen.say_all(said)
         screen.say_caveat(results[0].run)
-        if failed:
+        if any(result.summary.failed for result in results):
             raise typer.Exit(DIAGNOSTIC_FAILED)
 
 

@@ -130,13 +130,15 @@ def eta_convergence(posterior: Posterior, rows: Rows) -> Convergence:
 
 def _eta_convergence(member: SubspacePosterior, rows: Rows) -> list[Convergence]:
     """Return the figures of each linear predictor at each row, in one subspace."""
+    return [convergence(values) for values in np.moveaxis(judged_predictors(member, rows), -1, 0)]
+
+
+def judged_predictors(member: SubspacePosterior, rows: Rows) -> Array:
+    """Return draws (C, S, P) of all linear predictors at evenly spaced rows, in one subspace."""
     chosen = rows.evenly(ETA_ROWS)
-    others = [item.name for item in member.design.others]
-    found = [
-        posterior_linpred(member, chosen, dpar=name).reshape(member.chains, -1, len(chosen))
-        for name in (None, *others)
-    ]
-    return [convergence(eta[..., i]) for eta in found for i in range(len(chosen))]
+    names = (None, *(item.name for item in member.design.others))
+    found = [posterior_linpred(member, chosen, dpar=name) for name in names]
+    return np.concatenate(found, axis=-1).reshape(member.chains, -1, len(names) * len(chosen))
 
 
 def phi_convergence(posterior: Posterior) -> Convergence:

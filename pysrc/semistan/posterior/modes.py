@@ -27,14 +27,13 @@ from semistan.model.table.rows import Rows
 from semistan.posterior.agreement import between
 from semistan.posterior.diagnostics import (
     ESS_PER_CHAIN,
-    ETA_ROWS,
     RHAT_LIMIT,
     Check,
     convergence,
+    judged_predictors,
     named_convergence,
 )
 from semistan.posterior.posterior import Posterior, SubspacePosterior
-from semistan.posterior.predictive import posterior_linpred
 
 WITHIN_LIMIT = 1.1  # Rhat of a chain's halves
 BELOW = 5.0  # sds of the log density that a chain may be below the median chain
@@ -115,7 +114,7 @@ def pooled_modes(posterior: Posterior, rows: Rows, checks: Sequence[Check]) -> M
         return None
     if min(member.chains for member in members) == 1 or not all(map(_in_modes, members)):
         return None
-    etas = [_eta(member, rows) for member in members]
+    etas = [judged_predictors(member, rows) for member in members]
     rhat, ess = _within(members, etas)
     if not (rhat <= WITHIN_LIMIT and ess >= NEEDED):  # NaN of a chain that did not move
         return None
@@ -135,14 +134,6 @@ def _in_modes(member: SubspacePosterior) -> bool:
         return False
     means, sd = lp.mean(axis=1), np.sqrt(lp.var(axis=1).mean())
     return bool((means >= np.median(means) - BELOW * sd).all())
-
-
-def _eta(member: SubspacePosterior, rows: Rows) -> Array:
-    """Return the linear predictors of evenly spaced rows (C, S, P)."""
-    chosen = rows.evenly(ETA_ROWS)
-    names = (None, *(item.name for item in member.design.others))
-    found = [posterior_linpred(member, chosen, dpar=name) for name in names]
-    return np.concatenate(found, axis=-1).reshape(member.chains, -1, len(names) * len(chosen))
 
 
 def _within(members: Sequence[SubspacePosterior], etas: Sequence[Array]) -> tuple[float, float]:

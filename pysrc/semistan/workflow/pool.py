@@ -66,7 +66,7 @@ def fitted_of(runs: Sequence[RunLike]) -> list[Fitted]:
     return [read_fitted(run) for run in runs]
 
 
-def failures(runs: Sequence[Fitted]) -> list[str]:
-    """Say which runs failed a diagnostic."""
-    failed = [each for each in runs if each.summary.failed]
-    return [f"{each.run.path}: {each.summary.verdict()}" for each in failed]
+def not_passed(runs: Sequence[Fitted]) -> list[str]:
+    """Say of which runs a diagnostic failed, or the chains are pooled modes."""
+    found = [each for each in runs if not each.summary.passed]
+    return [f"{each.run.path}: {each.summary.verdict()}" for each in found]
