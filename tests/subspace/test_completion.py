@@ -9,14 +9,17 @@ import torch
 import semistan
 from semistan.bundle.bundle import read_bundle, write_bundle
 from semistan.density.columns import program_columns
+from semistan.density.derivatives import expansion, information_along
 from semistan.density.mode import normal_mean
 from semistan.density.predictor import completion_output, network_inputs, network_output
 from semistan.density.target import make_target
 from semistan.errors import InputError
+from semistan.model import completion
 from semistan.model.completion import PSI, changed
 from semistan.model.config import SampleConfig
 from semistan.model.names import MU
 from semistan.model.networks.activations import ACTIVATIONS
+from semistan.model.networks.networks import output_and_jacobian
 from semistan.posterior.draws import draws_of_columns
 from semistan.posterior.engine import onnx_engine, torch_engine
 from semistan.posterior.generated import generate_quantities, read_generated
@@ -26,11 +29,12 @@ from semistan.posterior.summary import summarise
 from semistan.program.data import stan_data
 from semistan.program.program import bundle_program
 from semistan.subspace import completion as room
+from semistan.subspace import informed
 from semistan.subspace.start_values import curve_states
 from semistan.workflow.new_run import new_run
 from semistan.workflow.sample import sample
 from support.columns import assert_program
-from support.small import small_bundle, small_frame
+from support.small import category_bundle, small_bundle, small_frame
 from support.untrained import CATEGORICAL, completed_bundle
 
 SIGMA = 5.0
@@ -88,7 +92,9 @@ def completed(bundle, rows, *names):
     return mean + by[:, 0], slopes @ mode.inv_metric @ slopes.T + by[:, 1:] @ by[:, 1:].T
 
 
-def test_a_normal_posterior_is_completed_exactly(monkeypatch):
+@pytest.mark.parametrize("all_looked_at", [0, 1500])
+def test_a_normal_posterior_is_completed_exactly(all_looked_at, monkeypatch):
+    monkeypatch.setattr(room, "EXACT", all_looked_at)
     bundle, rows = normal_posterior("y ~ x + C(g) + nn(u, v, z)", monkeypatch)
     mean, C = exact(bundle, rows, np.zeros((len(rows), 0)), [])
     got_mean, got_C = completed(bundle, rows, "theta")
@@ -121,6 +127,70 @@ def test_the_most_informed_directions_are_kept():
     assert F.T @ (H + np.diag([8.0, 0, 3, 0, 0])) @ F == pytest.approx(np.eye(4))
 
 
+def test_some_directions_have_most_of_what_all_have(monkeypatch):
+    monkeypatch.setattr(informed, "BESIDE", 10)
+    found = {}
+    for all_looked_at, most in ((1500, 500), (0, 20), (0, 4)):
+        monkeypatch.setattr(room, "EXACT", all_looked_at)
+        monkeypatch.setattr(room, "MOST", most)
+        bundle, rows = small_bundle(
+            "y ~ x + nn(u, v)", small_frame(200), priors={}, network={"hidden": [30, 10]},
+            train__epochs=50, subspace={"k": 2},
+        )  # fmt: skip
+        got = bundle.trained.completion
+        U = network_inputs(bundle.units, rows.U)
+        J = output_and_jacobian(bundle.network, torch.tensor(got.at), U)[1].numpy()
+        found[most] = got, J @ got.weights
+    every, of_every = found[500]
+    assert bundle.subspace.d > 400
+    assert every.K < 20 + 10 + 2
+    got, moved = found[20]
+    assert got.share <= every.information[:20].sum() / every.information.sum() * every.share + 1e-6
+    assert got.share == pytest.approx(every.share, abs=2e-3)
+    assert np.corrcoef(moved[:, 0], of_every[:, 0])[0, 1] > 0.9999
+    variance, of_all = ((m[:, 1:] ** 2).sum(axis=1) for m in (moved, of_every))
+    assert variance == pytest.approx(of_all, rel=0.05)
+    assert found[4][0].share < 0.9 * every.share
+
+
+def test_few_rows_inform_few_directions_of_many(monkeypatch):
+    monkeypatch.setattr(room, "EXACT", 0)
+    bundle, _ = small_bundle(
+        "y ~ x + nn(u, v)", small_frame(20), priors={}, network={"hidden": [40, 20]},
+        train__epochs=50, subspace={"k": 2},
+    )  # fmt: skip
+    found = bundle.trained.completion
+    assert found.K < 20
+    assert 0.999 <= found.share <= 1
+    assert np.isfinite(found.weights).all()
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda: small_bundle("y ~ x + nn(u, v)", family="student", priors={}),
+        lambda: small_bundle(
+            "count ~ x + nn(u, v), shape ~ nn(v)", family="negbinomial", priors={}
+        ),
+        lambda: category_bundle(predictors="x + nn(u, v)", priors={}),
+    ],
+    ids=["student", "shape too", "categories"],
+)
+def test_what_rows_say_of_directions_is_that_of_the_curvature(model):
+    bundle, rows = model()
+    scale, k = bundle.model.weight_scale, bundle.subspace.k
+    inside, outside = (make_target(each, rows) for each in (bundle, room._all_weights(bundle)))
+    q = torch.full((bundle.layout.size,), 0.1, dtype=torch.float64)
+    w = bundle.subspace.lift(bundle.subspace.phi_scale * q[:k].numpy())
+    around = expansion(outside, torch.cat([torch.tensor(w / scale), q[k:]]))
+    d = len(scale)
+    expected = (around.safe - torch.diag(around.prior))[:d, :d].numpy()
+    eye = torch.eye(d, dtype=torch.float64)
+    got, trace = information_along(inside, q, torch.tensor(scale), eye)
+    assert got.numpy() == pytest.approx(expected, rel=1e-8, abs=1e-8 * np.abs(expected).max())
+    assert trace == pytest.approx(np.trace(expected), rel=1e-8)
+
+
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
@@ -137,6 +207,13 @@ def test_models_without_a_completion_say_why(settings, why):
     if settings.get("subspace", {}).get("k") != "auto":
         assert why in bundle.model.not_completed
     assert "psi" not in bundle_program(bundle)
+
+
+def test_so_many_weights_are_not_completed(monkeypatch):
+    monkeypatch.setattr(completion, "MOST_WEIGHTS", 12)
+    bundle, _ = small_bundle("y ~ x + nn(u, v)", priors={})
+    assert bundle.model.not_completed == "it has 13 weights, more than 12"
+    assert bundle.trained.completion is None
 
 
 @pytest.mark.parametrize("settings", NETWORKS.values(), ids=NETWORKS)

@@ -184,14 +184,62 @@ def _add_blocks(
     exact: Tensor, safe: Tensor, along: Predictors, rows: RowCurvature, convex: set[str]
 ) -> None:
     """Add the predictors' parts of some rows to H and S."""
-    for (a, b), bend in rows.bends.items():
-        block = along[a].T @ (bend[:, None] * along[b])
-        exact += block if a == b else block + block.T
-        if a == b:
-            up = bend.clamp(min=0)
-            safe += along[a].T @ (up[:, None] * along[a]) if (bend < 0).any() else block
-        elif convex >= {a, b}:
-            safe += block + block.T
+    upwards = _safe_bends(rows.bends, convex)
+    for pair, bend in rows.bends.items():
+        block = _block(along, pair, bend)
+        exact += block
+        if pair in upwards:
+            safe += block if upwards[pair] is bend else _block(along, pair, upwards[pair])
+
+
+def _block(along: Predictors, pair: tuple[str, str], bend: Tensor) -> Tensor:
+    """Return what second derivatives (rows,) in a pair of predictors are in q, (n, n)."""
+    a, b = pair
+    block = along[a].T @ (bend[:, None] * along[b])
+    return block if a == b else block + block.T
+
+
+def _safe_bends(
+    bends: Mapping[tuple[str, str], Tensor], convex: set[str]
+) -> dict[tuple[str, str], Tensor]:
+    """Return the second derivatives that S has: positive own ones, and mixed ones if convex."""
+    return {
+        (a, b): bend.clamp(min=0) if a == b and (bend < 0).any() else bend
+        for (a, b), bend in bends.items()
+        if a == b or convex >= {a, b}
+    }
+
+
+def information_along(
+    target: Target, q: Tensor, scale: Tensor, directions: Tensor
+) -> tuple[Tensor, float]:
+    """Multiply the rows' part of S in the weights, in units ``scale`` (d,), by directions (d, r).
+
+    Returns
+    -------
+    torch.Tensor, shape (d, r)
+        The product, of which no matrix (d, d) is made.
+    float
+        The trace of the matrix.
+    """
+    values, total, trace = target.values(q), torch.zeros_like(directions), 0.0
+    w, units = weights(target, values[PHI]), target.bundle.units
+    scalars = q[torch.from_numpy(target.layout.positions([s.name for s in target.scalars]))]
+    for chunk, predictors in zip(target.chunks, target.predictors(values), strict=True):
+        along = {
+            name: units.scale(name) * scale
+            * output_and_jacobian(target.bundle.network, w, chunk.U, name)[1]
+            for name in predictors
+        }  # fmt: skip
+        moved = {name: J @ directions for name, J in along.items()}
+        bends = _row_curvature(target, chunk, predictors, values, scalars).bends
+        for (a, b), bend in _safe_bends(bends, _convex_together(target)).items():
+            total += along[a].T @ (bend[:, None] * moved[b])
+            trace += float(bend @ (along[a] * along[b]).sum(dim=1))
+            if a != b:
+                total += along[b].T @ (bend[:, None] * moved[a])
+                trace += float(bend @ (along[a] * along[b]).sum(dim=1))
+    return total, trace
 
 
 def _convex_together(target: Target) -> set[str]:

@@ -23,7 +23,7 @@ from semistan.model.networks.networks import Networks
 from semistan.model.orthogonal import in_model
 from semistan.model.priors.groups import joint_prior
 
-MOST_WEIGHTS = 5000  # whose posterior covariance is computed
+MOST_WEIGHTS = 50_000  # of which a program reads how each moves along psi
 MOST_COEFFICIENTS = 2000  # of other terms, which are among what is sampled beside them
 PSI = "psi"  # in the program
 

@@ -13,6 +13,9 @@ them. With H = L L' and the columns of Q an orthonormal basis of the complement 
 
     V = F F',    F = L'^-1 Q.
 
+Of more weights than some thousand, only those directions are looked at about which the rows say
+most (``informed.py``): in the others, prior and posterior are nearly the same.
+
 The columns of F are turned so that the rows' information I = H - prior is diagonal: each has the
 share F'IF of the variance of the linearised predictors, and those with the least are left out.
 
@@ -40,14 +43,17 @@ from semistan.model.completion import Completion
 from semistan.model.layout import in_file_order
 from semistan.model.networks.networks import output_and_jacobian, with_multipliers
 from semistan.model.parameter import REAL
-from semistan.model.subspace import along_axes
+from semistan.model.subspace import Subspace, along, along_axes
 from semistan.model.table.rows import Rows
+from semistan.subspace.informed import informed_directions
 from semistan.subspace.start_values import curve_values, sides
+from semistan.subspace.weight_prior import in_units_of_the_prior
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 STARTS = 4  # places along the curve from which a mode is climbed to
+EXACT = 1500  # weights, up to which all directions are looked at
 SHARE = 0.999  # of the linearised predictive variance that is kept at least
 MOST = 500  # directions
 
@@ -70,8 +76,13 @@ def complete(bundle: Bundle, rows: Rows) -> Bundle:
     sampled = _sampled_whole(bundle)
     if not sampled.model.completes:
         return bundle
-    inside, outside = make_target(sampled, rows), make_target(_all_weights(sampled), rows)
-    found = _completion(inside, outside, _mode(inside))
+    inside = make_target(sampled, rows)
+    mode = _mode(inside)
+    if bundle.subspace.d <= EXACT:
+        around, trace = _all_weights(sampled), None
+    else:
+        around, trace = _informed_weights(sampled, inside, mode)
+    found = _completion(inside, make_target(around, rows), mode, trace)
     return replace(bundle, trained=replace(bundle.trained, completion=found))
 
 
@@ -84,14 +95,32 @@ def _sampled_whole(bundle: Bundle) -> Bundle:
 
 def _all_weights(bundle: Bundle) -> Bundle:
     """Return a bundle of the same model in which every weight moves by itself."""
-    d, scale = bundle.subspace.d, bundle.model.weight_scale
+    d = bundle.subspace.d
+    return _moving(bundle, along_axes(np.zeros(d), np.arange(d), "full"))
+
+
+def _informed_weights(bundle: Bundle, inside: Target, mode: Mode) -> tuple[Bundle, float]:
+    """Return one whose weights move along the subspace and what the rows inform most.
+
+    The trace of the rows' information on all weights comes with it.
+    """
+    subspace, scale = bundle.subspace, bundle.model.weight_scale
     assert scale is not None
-    whole = replace(along_axes(np.zeros(d), np.arange(d), "full"), phi_scale=scale)
-    subspace = bundle.config.subspace.model_copy(
-        update={"construction": "full", "k": d, "curve": None, "free": "none"}
+    at = subspace.lift(subspace.phi_scale * mode.q[: subspace.k])
+    informed, trace = informed_directions(inside, torch.tensor(mode.q), scale, MOST)
+    return _moving(bundle, along(at, np.hstack([subspace.matrix, informed]), "informed")), trace
+
+
+def _moving(bundle: Bundle, subspace: Subspace) -> Bundle:
+    """Return a bundle of the same model whose weights move in another subspace."""
+    scale = bundle.model.weight_scale
+    assert scale is not None
+    own = bundle.config.subspace.model_copy(
+        update={"construction": "full", "k": subspace.k, "curve": None, "free": "none"}
     )
-    config = bundle.config.model_copy(update={"subspace": subspace})
-    return replace(bundle, config=config, trained=replace(bundle.trained, subspace=whole))
+    trained = in_units_of_the_prior(replace(bundle.trained, subspace=subspace), scale)
+    config = bundle.config.model_copy(update={"subspace": own})
+    return replace(bundle, config=config, trained=trained)
 
 
 def _mode(target: Target) -> Mode:
@@ -112,33 +141,50 @@ def _mode(target: Target) -> Mode:
     return max(found, key=lambda mode: mode.evidence)
 
 
-def _completion(inside: Target, outside: Target, mode: Mode) -> Completion:
-    """Approximate what is outside the subspace at a mode in it."""
-    subspace, scale = inside.bundle.subspace, outside.bundle.subspace.phi_scale
-    d, k, n = subspace.d, subspace.k, len(mode.q)
+def _completion(
+    inside: Target, outside: Target, mode: Mode, trace: float | None = None
+) -> Completion:
+    """Approximate what is outside the subspace at a mode in it.
+
+    Parameters
+    ----------
+    inside, outside : Target
+        The posterior in the subspace, and in one that contains it, of R dimensions.
+    mode : Mode
+        That in the subspace.
+    trace : float, optional
+        Of the rows' information on all weights in units of their prior, where ``outside`` has not
+        all of them.
+    """
+    subspace, whole = inside.bundle.subspace, outside.bundle.subspace
+    k, R, n = subspace.k, whole.k, len(mode.q)
     at = subspace.lift(subspace.phi_scale * mode.q[:k])
-    q = np.concatenate([at / scale, mode.q[k:]])
-    T = np.zeros((d + n - k, n))
-    T[:d, :k] = subspace.matrix * subspace.phi_scale / scale[:, None]
-    T[d:, k:] = np.eye(n - k)
+    ends = np.vstack([at, at + (subspace.matrix * subspace.phi_scale).T])
+    start, *moved_by_one = whole.project(ends) / whole.phi_scale
+    q = np.concatenate([start, mode.q[k:]])
+    T = np.zeros((len(q), n))
+    T[:R, :k] = np.transpose(moved_by_one) - start[:, None]
+    T[R:, k:] = np.eye(n - k)
     held = np.zeros(len(q), dtype=bool)
     bounded = [p.name for p in outside.layout.parameters if p.kind is not REAL]
     held[outside.layout.positions(bounded)] = True
     around = expansion(outside, torch.tensor(q)).among(torch.from_numpy(np.flatnonzero(~held)))
-    inner = np.concatenate([np.ones(k, dtype=bool), ~held[d:]])
+    inner = np.concatenate([np.ones(k, dtype=bool), ~held[R:]])
     F, information = _complement(
         around.matrix.numpy(), around.prior.numpy(), T[np.ix_(~held, inner)]
     )
-    total = max(information.sum(), np.finfo(float).tiny)
-    shares = information.cumsum() / total
+    total, left_out = max(information.sum(), np.finfo(float).tiny), 0.0
+    if trace is not None:
+        left_out = max(0.0, trace - float((around.safe.diagonal() - around.prior)[:R].sum()))
+    shares = information.cumsum() / (total + left_out)
     K = min(MOST, len(shares), int(np.searchsorted(shares, SHARE)) + 1)
     step = -F.T @ around.gradient.numpy()
     stride = np.sqrt(information @ step**2 / total)
     moved = np.zeros((len(q), 1 + K))
     moved[~held, 0] = F @ step
     moved[~held, 1:] = F[:, :K]
-    weights = scale[:, None] * moved[:d]
-    others = _others(outside, q, at, weights, moved[d:])
+    weights = (whole.lift((whole.phi_scale[:, None] * moved[:R]).T) - whole.p_bar).T
+    others = _others(outside, q, at, weights, moved[R:])
     return Completion(at, weights, others, information[:K], float(shares[K - 1]), float(stride))
 
 
@@ -176,14 +222,15 @@ def _others(outside: Target, q: Array, at: Array, weights: Array, rest: Array) -
     outside : Target
         The posterior of all weights.
     q : array, shape (n,)
-        Where.
+        Where: R coordinates of the weights, and the others.
     at, weights : arrays, shapes (d,) and (d, 1 + K)
         The weights there, and how they move.
-    rest : array, shape (n - d, 1 + K)
+    rest : array, shape (n - R, 1 + K)
         How the other coordinates move.
     """
-    design, units, d = outside.bundle.design, outside.bundle.units, len(at)
-    start, tail = torch.tensor(q[:d]), torch.tensor(q[d:])
+    design, units = outside.bundle.design, outside.bundle.units
+    R = len(q) - len(rest)
+    start, tail = torch.tensor(q[:R]), torch.tensor(q[R:])
     linear = {name for p in design.predictors for name in (p.theta, p.tau)}
     linear |= {name for term in design.terms for name in term.reported}
     linear &= {p.name for p in outside.layout.parameters if p.kind is REAL}
