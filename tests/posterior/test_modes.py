@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict, replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,7 +11,9 @@ from semistan.posterior.diagnostics import diagnose, eta_convergence, named_conv
 from semistan.posterior.modes import pooled_modes
 from semistan.posterior.posterior import Mixture, SubspacePosterior
 from semistan.posterior.summary import summarise
+from semistan.show.report.sampling import verdict_notice
 from semistan.terminal import screen
+from semistan.workflow.pool import not_passed
 from support.drawn import random_draws
 from support.pages import calm_sampler
 from support.untrained import random_bundle
@@ -159,3 +162,24 @@ def test_the_verdict_is_said_everywhere_and_is_neither_passed_nor_failed(drawn, 
     assert "Warning" not in printed
     assert "All diagnostics passed" not in printed
     json.dumps(asdict(summary.modes), allow_nan=False)
+
+
+def test_a_report_and_a_pool_of_runs_say_it_too(drawn):
+    pooled, sound, bad = (
+        summarise(found, drawn[1])
+        for found in (moved(drawn, 3 * APART), moved(drawn, 0), drifting(drawn))
+    )
+    (notice,) = verdict_notice(pooled)
+    assert (notice.level, notice.title) == ("note", "Pooled modes")
+    assert notice.items[0][1] == pooled.modes.text()
+    assert "are pooled with equal weights" in pooled.modes.text()
+    (warning,) = verdict_notice(bad)
+    assert warning.level == "warning"
+    assert verdict_notice(sound) == ()
+    runs = [
+        SimpleNamespace(summary=summary, run=SimpleNamespace(path=path))
+        for path, summary in (("runs/1", sound), ("runs/2", pooled), ("runs/3", bad))
+    ]
+    of_pooled, of_bad = not_passed(runs)
+    assert of_pooled == f"runs/2: {pooled.verdict()}"
+    assert of_bad.startswith("runs/3: FAILED: ")
