@@ -130,7 +130,7 @@ def test_help_names_every_family_and_every_picture():
     from semistan.command.flags import MODEL_FLAGS
     from semistan.command.groups.show_commands import plot
     from semistan.model.families.families import FAMILIES, OF_CATEGORIES
-    from semistan.show.pictures import KINDS
+    from semistan.show.pictures import PICTURES
 
     def words(text):
         return set(re.findall(r"\w+", text))
@@ -138,5 +138,5 @@ def test_help_names_every_family_and_every_picture():
     (flag,) = (flag for flag in MODEL_FLAGS if flag.name == "family")
     assert {*(family.name for family in FAMILIES), *OF_CATEGORIES} <= words(flag.help)
     option = inspect.signature(plot).parameters["kind"].annotation.__metadata__[0]
-    assert {*KINDS} <= words(option.help)
-    assert {*KINDS} <= words(semistan.plot.__doc__)
+    assert {*PICTURES} <= words(option.help)
+    assert {*PICTURES} <= words(semistan.plot.__doc__)

@@ -38,7 +38,7 @@ def families():
 def pictures():
     package = "semistan.show.pictures"
     return {module for module, names in imported(package, f"{package}.")
-            if any(name.startswith("draw_") for name in names)}  # fmt: skip
+            if any(name.startswith("draw_") or name.isupper() for name in names)}  # fmt: skip
 
 
 @pytest.mark.parametrize(

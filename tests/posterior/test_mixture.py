@@ -31,7 +31,7 @@ from semistan.posterior.scoring.scores import pointwise
 from semistan.posterior.summary import summarise
 from semistan.show.export import draws_table
 from semistan.show.inference_data import inference_data
-from semistan.show.pictures import KINDS, alt_text, available, draw
+from semistan.show.pictures import PICTURES, alt_text, available, draw
 from semistan.show.pictures.material import memory_material
 from semistan.show.report import report_html
 from semistan.show.report.results import Results
@@ -237,7 +237,7 @@ def test_a_mixture_of_one_is_that_one(members):
 def test_every_picture_that_is_available_is_drawn(mixed):
     material = memory_material(*mixed)
     shown = available(material)
-    assert set(KINDS) - set(shown) == {"images", "subspace", "loss", "smooths", "survival"}
+    assert set(PICTURES) - set(shown) == {"images", "subspace", "loss", "smooths", "survival"}
     for kind in shown:
         assert draw(material, kind).axes
         assert alt_text(material, kind).endswith(".")

@@ -18,14 +18,13 @@ from semistan.posterior.effects.effect import Effect
 from semistan.posterior.posterior import SubspacePosterior
 from semistan.posterior.predictive import posterior_epred, posterior_predict
 from semistan.posterior.scoring.scores import Pointwise, pointwise
-from semistan.show.pictures import KINDS, alt_text, available, draw
+from semistan.show.pictures import PICTURES, alt_text, available, draw
 from semistan.show.pictures.effect import draw_effect, effect_alt
 from semistan.show.pictures.importance import draw_importance, importance_alt
 from semistan.show.pictures.material import MOST_DRAWS, evenly, memory_material
 from semistan.show.pictures.style import SERIES, wrapped
 from semistan.show.pictures.subspace import density_slice
 from semistan.show.pictures.write import write_picture
-from semistan.show.report.illustrate import SHOWN
 from support.drawn import random_draws
 from support.figures import legend, lines, texts, ticks, untidy
 from support.small import (
@@ -40,7 +39,7 @@ from support.small import (
 FAMILIES = ("gaussian", "poisson", "bernoulli")
 NUMERIC = ("stat", "loo_pit")  # not of unordered categories
 OF_NUMBERS = tuple(  # of models without images, smooths and times
-    kind for kind in KINDS if kind not in ("images", "smooths", "survival")
+    kind for kind in PICTURES if kind not in ("images", "smooths", "survival")
 )
 
 
@@ -126,7 +125,7 @@ def test_settings_of_matplotlib_stay_as_they_were(gaussian):
 @pytest.mark.parametrize("family", ["gaussian", "weibull"])
 def test_a_text_computes_no_network_that_its_picture_has_computed(family, monkeypatch):
     material = small_material(family)
-    kinds = [kind for kind in available(material) if SHOWN[kind].place]
+    kinds = [kind for kind in available(material) if PICTURES[kind].place]
     assert "survival" in kinds or family == "gaussian"
     for kind in kinds:
         draw(material, kind)

@@ -22,12 +22,12 @@ from semistan.posterior.scoring.scores import pointwise
 from semistan.posterior.summary import COLUMNS
 from semistan.posterior.written import digits_of
 from semistan.show import report
-from semistan.show.pictures import KINDS, available
+from semistan.show.pictures import PICTURES, available
 from semistan.show.report.blocks import Facts, Picture, Table
 from semistan.show.report.coefficients import coefficient_table
 from semistan.show.report.content import report_content
 from semistan.show.report.evidence import Effects, Estimates, Evidence, gather
-from semistan.show.report.illustrate import SHOWN, material_of
+from semistan.show.report.illustrate import material_of
 from semistan.show.report.learnt import directions_table, frame_table, pareto_text
 from semistan.show.report.numbers import MINUS, joined, number
 from semistan.show.report.page import highlighted, inline, render
@@ -461,11 +461,12 @@ def test_the_model_file_on_the_page_has_the_options_that_sampled(results, html):
 
 
 def test_each_kind_of_picture_has_a_place_on_the_page_or_a_reason_to_have_none(results):
-    assert set(SHOWN) == set(KINDS)
-    pictures = {kind: Picture(PIXEL, f"Caption of {kind}.", "Mean 3.", 700, 400) for kind in KINDS}
+    pictures = {
+        kind: Picture(PIXEL, f"Caption of {kind}.", "Mean 3.", 700, 400) for kind in PICTURES
+    }
     page = Page(page_of(results, replace(some_evidence(), pictures=pictures)))
     captions = page.texts("figcaption")
-    for kind, how in SHOWN.items():
+    for kind, how in PICTURES.items():
         assert bool(how.place) != bool(how.reason), kind
         assert captions.count(f"Caption of {kind}.") == bool(how.place), kind
     assert "Smooths" in page.texts("h3")
@@ -479,9 +480,9 @@ def test_what_is_drawn_of_a_run_is_on_its_page(prior_only):
     )
     evidence = gather(results, np.random.default_rng(1))
     can = set(available(material_of(results)))
-    shown = {kind for kind in can if SHOWN[kind].place}
+    shown = {kind for kind in can if PICTURES[kind].place}
     if prior_only:
-        shown = {kind for kind in shown if SHOWN[kind].of_prior}
+        shown = {kind for kind in shown if PICTURES[kind].of_prior}
     assert set(evidence.pictures) == shown
     assert "smooths" in shown
     page = Page(page_of(results, evidence))

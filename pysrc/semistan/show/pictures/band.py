@@ -27,6 +27,7 @@ from semistan.posterior.effects.columns import (
     typical_values,
 )
 from semistan.posterior.predictive import distribution, expected
+from semistan.show.pictures.kind import PictureKind
 from semistan.show.pictures.material import MOST_DRAWS, Material, which_rows
 from semistan.show.pictures.style import INK, colour, finish, label, new_figure
 from semistan.show.pictures.words import held_words, mean_words, number, value_words
@@ -319,3 +320,12 @@ def _points_handle(by: str | None) -> Any:
         [], [], color=shade, marker="o", markersize=3.2, linestyle="",
         label="rows: 1 where it is so, else 0",
     )  # fmt: skip
+
+
+BAND = PictureKind(
+    name="band",
+    title="predictive band over one input",
+    draw=draw_band,
+    alt=band_alt,
+    reason="the page has the effects of every column",
+)

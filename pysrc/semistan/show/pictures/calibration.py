@@ -19,6 +19,7 @@ from semistan.model.table.rows import Rows
 from semistan.posterior.categories import category_names, category_position
 from semistan.posterior.scoring.scores import Pointwise, reliability
 from semistan.posterior.weighting import weighting
+from semistan.show.pictures.kind import PictureKind
 from semistan.show.pictures.material import MOST_ROWS, Material, which_rows
 from semistan.show.pictures.style import FAINT, MUTED, colour, finish, new_figure, panels
 from semistan.show.pictures.words import CENSORED, category_words, mean_words, number
@@ -235,3 +236,14 @@ def _handles(*, transform: bool) -> list[Any]:
         [], [], color=colour(1), marker="o", markersize=4.5, label="a tenth of the rows"
     )
     return [*(bars if transform else []), points]
+
+
+CALIBRATION = PictureKind(
+    name="calibration",
+    title="calibration of predictions",
+    draw=draw_calibration,
+    alt=calibration_alt,
+    refusal=calibration_refusal,
+    place="training rows",
+    of_prior=False,
+)

@@ -15,6 +15,7 @@ import numpy as np
 from semistan.model.arrays import Array
 from semistan.posterior.diagnostics import named_convergence
 from semistan.posterior.posterior import Posterior
+from semistan.show.pictures.kind import PictureKind
 from semistan.show.pictures.material import Material
 from semistan.show.pictures.style import (
     MUTED,
@@ -173,3 +174,24 @@ def _handles(posterior: Posterior) -> list[Any]:
         ))
         for j in range(shown)
     ]  # fmt: skip
+
+
+TRACE = PictureKind(
+    name="trace",
+    title="traces by chain",
+    draw=draw_trace,
+    alt=trace_alt,
+    place="chains",
+    hint="The chains should look alike, without trends or jumps.",
+)
+
+
+RANK = PictureKind(
+    name="rank",
+    title="ranks by chain",
+    draw=draw_rank,
+    alt=rank_alt,
+    refusal=rank_refusal,
+    place="chains",
+    hint="Bars of even height say that the chains agree.",
+)

@@ -16,6 +16,7 @@ from semistan.model.arrays import Array
 from semistan.model.families.ordinal import intercept_names
 from semistan.model.orthogonal import INTERCEPT, slope_columns
 from semistan.posterior.posterior import Posterior
+from semistan.show.pictures.kind import PictureKind
 from semistan.show.pictures.material import Material
 from semistan.show.pictures.style import (
     FAINT,
@@ -201,3 +202,12 @@ def _handles(names: list[str]) -> list[object]:
         Line2D([], [], color=colour(j), marker="o", markeredgecolor="white", label=label(name))
         for j, name in enumerate(names)
     ]
+
+
+COEFFICIENTS = PictureKind(
+    name="coefficients",
+    title="coefficients with intervals",
+    draw=draw_coefficients,
+    alt=coefficients_alt,
+    place="coefficients",
+)

@@ -10,6 +10,7 @@ from semistan.model.families.ordinal import intercept_names
 from semistan.model.orthogonal import raw_columns, slope_columns
 from semistan.posterior.posterior import Posterior
 from semistan.show.pictures.kde import density
+from semistan.show.pictures.kind import PictureKind
 from semistan.show.pictures.material import Material
 from semistan.show.pictures.style import (
     INK,
@@ -105,3 +106,12 @@ def _handles(material: Material, trained: bool) -> list[Any]:
         label="trained value",
     )  # fmt: skip
     return [*(fits if material.others else []), *([tick] if trained else [])]
+
+
+DENSITIES = PictureKind(
+    name="densities",
+    title="densities of the coefficients",
+    draw=draw_densities,
+    alt=densities_alt,
+    place="coefficients",
+)

@@ -13,6 +13,7 @@ import numpy as np
 from semistan.model.arrays import Array
 from semistan.posterior.diagnostics import EBFMI_LIMIT, ebfmi
 from semistan.show.pictures.kde import density
+from semistan.show.pictures.kind import PictureKind
 from semistan.show.pictures.material import Material
 from semistan.show.pictures.style import colour, finish, new_figure, panels
 
@@ -74,3 +75,13 @@ def _handles() -> list[object]:
         Line2D([], [], color=colour(0), label="energy less its mean"),
         Line2D([], [], color=colour(1), label="change in one transition"),
     ]
+
+
+ENERGY = PictureKind(
+    name="energy",
+    title="energy of the sampler by chain",
+    draw=draw_energy,
+    alt=energy_alt,
+    refusal=energy_refusal,
+    place="chains",
+)

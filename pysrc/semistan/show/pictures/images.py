@@ -20,6 +20,7 @@ from semistan.model.table.rows import Rows, evenly_spaced
 from semistan.posterior.categories import category_names, category_position, named
 from semistan.posterior.posterior import Posterior
 from semistan.posterior.predictive import distribution, expected, row_chunks
+from semistan.show.pictures.kind import PictureKind
 from semistan.show.pictures.material import MOST_DRAWS, Material, evenly, which_rows
 from semistan.show.pictures.style import MUTED, finish, new_figure
 from semistan.show.pictures.words import interval_words, mean_words, number
@@ -234,3 +235,14 @@ def _prediction(draws: Array) -> str:
 def _response(value: Any) -> str:
     """Write a category as it is, and a number with three digits."""
     return value if isinstance(value, str) else number(float(value))
+
+
+IMAGES = PictureKind(
+    name="images",
+    title="images by what is predicted of them",
+    draw=draw_images,
+    alt=images_alt,
+    refusal=images_refusal,
+    place="training rows",
+    of_prior=False,
+)

@@ -13,6 +13,7 @@ import numpy as np
 
 from semistan.posterior.scoring.loo import in_subspace
 from semistan.posterior.scoring.loo_pit import Band, loo_pit, pit_obstacle, uniform_band
+from semistan.show.pictures.kind import PictureKind
 from semistan.show.pictures.material import Material, evenly, which_rows
 from semistan.show.pictures.style import MUTED, colour, finish, new_figure
 
@@ -104,3 +105,16 @@ def _handles() -> list[Any]:
         Line2D([], [], color=colour(1), label="rows"),
         Patch(color=colour(0), alpha=0.18, linewidth=0, label="95% simultaneous band if uniform"),
     ]
+
+
+LOO_PIT = PictureKind(
+    name="loo_pit",
+    title="calibration of predictions of rows left out",
+    draw=draw_loo_pit,
+    alt=loo_pit_alt,
+    refusal=loo_pit_refusal,
+    place="leave-one-out",
+    hint="Responses are calibrated by predictions without their own row where the line stays "
+    "in the band.",
+    of_prior=False,
+)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from semistan.show.pictures.kind import PictureKind
 from semistan.show.pictures.material import Material
 from semistan.show.pictures.style import finish, new_figure, panels
 from semistan.show.pictures.training import (
@@ -63,3 +64,13 @@ def loss_refusal(material: Material) -> str:
         return "a mixture has a training for each of its subspaces: plot that of RUN/subspaces/1"
     history = material.posterior.members[0].bundle.trained.history
     return "" if history and len(history["epoch"]) else "its bundle has no history of the training"
+
+
+LOSS = PictureKind(
+    name="loss",
+    title="loss during training and along the curve",
+    draw=draw_loss,
+    alt=loss_alt,
+    refusal=loss_refusal,
+    place="subspace",
+)

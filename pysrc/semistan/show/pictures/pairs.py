@@ -10,6 +10,7 @@ import numpy as np
 from semistan.errors import InputError, did_you_mean
 from semistan.model.arrays import Array
 from semistan.model.table.rows import evenly_spaced
+from semistan.show.pictures.kind import PictureKind
 from semistan.show.pictures.material import Material
 from semistan.show.pictures.style import FAINT, SERIES, colour, finish, new_figure, wrapped
 from semistan.show.pictures.words import listed
@@ -158,3 +159,13 @@ def _handles(divergent: int) -> list[Any]:
         Line2D([], [], color=shade, marker="o", markersize=4, linestyle="", label=name)
         for name, shade in kinds.items()
     ]
+
+
+PAIRS = PictureKind(
+    name="pairs",
+    title="pairs of parameters",
+    draw=draw_pairs,
+    alt=pairs_alt,
+    refusal=pairs_refusal,
+    reason="of as many parameters as a model has, only a few fit; they are asked for",
+)

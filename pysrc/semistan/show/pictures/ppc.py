@@ -18,6 +18,7 @@ from semistan.model.table.rows import evenly_spaced
 from semistan.posterior.categories import category_names
 from semistan.posterior.predictive import posterior_predict
 from semistan.show.pictures.kde import density
+from semistan.show.pictures.kind import PictureKind
 from semistan.show.pictures.material import (
     MOST_DRAWS,
     Material,
@@ -209,3 +210,15 @@ def _interval_handle() -> Any:
         [], [], color=colour(0), marker="o", markersize=4.5, linewidth=2,
         label="replicated: mean and 95% interval",
     )  # fmt: skip
+
+
+PPC = PictureKind(
+    name="ppc",
+    title="predictive check",
+    draw=draw_ppc,
+    alt=ppc_alt,
+    refusal=ppc_refusal,
+    place="training rows",
+    hint="Replicated responses should look like the observed ones.",
+    of_prior=False,
+)

@@ -13,6 +13,7 @@ from semistan.model.arrays import Array
 from semistan.model.names import MU
 from semistan.model.terms.term import Shown
 from semistan.posterior.effects.smooths import Curve, smooth_curves
+from semistan.show.pictures.kind import PictureKind
 from semistan.show.pictures.material import MOST_DRAWS, Material
 from semistan.show.pictures.style import (
     MUTED,
@@ -155,3 +156,13 @@ def _named(curves: list[Curve]) -> list[Any]:
         Line2D([], [], color=colour(j), ls=_style(j), label=label(curve.view.level))
         for j, curve in enumerate(curves)
     ]
+
+
+SMOOTHS = PictureKind(
+    name="smooths",
+    title="smooths with intervals",
+    draw=draw_smooths,
+    alt=smooths_alt,
+    refusal=smooths_refusal,
+    place="smooths",
+)

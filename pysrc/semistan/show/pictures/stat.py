@@ -9,6 +9,7 @@ import numpy as np
 
 from semistan.errors import InputError, did_you_mean
 from semistan.posterior.checks import Checks, StatisticCheck, predictive_checks
+from semistan.show.pictures.kind import PictureKind
 from semistan.show.pictures.material import Material, evenly, which_rows
 from semistan.show.pictures.style import FAINT, INK, finish, new_figure, panels, wrapped
 from semistan.show.pictures.words import CENSORED, listed, number
@@ -124,3 +125,13 @@ def _handles() -> list[Any]:
     from matplotlib.patches import Patch
 
     return [Line2D([], [], color=INK, label="observed"), Patch(color=FAINT, label="replicated")]
+
+
+STAT = PictureKind(
+    name="stat",
+    title="predictive check by statistics",
+    draw=draw_stat,
+    alt=stat_alt,
+    refusal=stat_refusal,
+    reason="which statistic matters is the reader's question; `ppc` has all responses",
+)

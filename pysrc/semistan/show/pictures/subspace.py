@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from semistan.errors import InputError, did_you_mean
+from semistan.show.pictures.kind import PictureKind
 from semistan.show.pictures.material import Material
 from semistan.show.pictures.slice import (
     MOST_ROWS,
@@ -125,3 +126,13 @@ def _caption(plane: Plane) -> str:
     if not held:
         return few.strip()
     return f"{held} at their means{projected if len(plane.chosen) == 2 else ''}.{few}"
+
+
+SUBSPACE = PictureKind(
+    name="subspace",
+    title="log density in the subspace",
+    draw=draw_subspace,
+    alt=subspace_alt,
+    refusal=subspace_refusal,
+    place="subspace",
+)

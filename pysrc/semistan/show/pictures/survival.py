@@ -15,6 +15,7 @@ import numpy as np
 from semistan.errors import InputError, did_you_mean
 from semistan.model.arrays import Array
 from semistan.posterior.survival import kaplan_meier, survival, survival_after_entry
+from semistan.show.pictures.kind import PictureKind
 from semistan.show.pictures.material import MOST_DRAWS, Material
 from semistan.show.pictures.style import colour, finish, label, new_figure
 from semistan.show.pictures.words import number
@@ -160,3 +161,15 @@ def _handles(curves: list[_Curve], by: str) -> list[Any]:
         Line2D([], [], color=colour(j), label=label(f"{by} = {curve.level} ({curve.rows} rows)"))
         for j, curve in enumerate(curves)
     ]
+
+
+SURVIVAL = PictureKind(
+    name="survival",
+    title="survival curves",
+    draw=draw_survival,
+    alt=survival_alt,
+    refusal=survival_refusal,
+    place="training rows",
+    hint="Survival curves should follow the steps of Kaplan and Meier's estimate.",
+    of_prior=False,
+)

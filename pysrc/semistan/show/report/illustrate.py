@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from semistan.posterior.effects.columns import predictors_of
 from semistan.posterior.effects.effect import Effect
 from semistan.posterior.scoring.folds import KFold
-from semistan.show.pictures import alt_text, available, draw
+from semistan.show.pictures import PICTURES, alt_text, available, draw
 from semistan.show.pictures.effect import draw_effect, effect_alt
 from semistan.show.pictures.material import Material
 from semistan.show.pictures.style import DPI, look, reserve
@@ -27,76 +26,19 @@ LARGEST_SVG = 80_000  # bytes above which a picture becomes a PNG
 CSS_DPI = 96  # CSS pixels to an inch
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """When and where the page shows a kind of picture.
-
-    Attributes
-    ----------
-    place : str
-        The gallery that it is in; empty if the page leaves it out.
-    reason : str
-        Why it is left out.
-    hint : str
-        What to look for, below the picture.
-    of_prior : bool
-        Whether it is shown of draws from the prior, which nothing is held against.
-    """
-
-    place: str
-    reason: str = ""
-    hint: str = ""
-    of_prior: bool = True
-
-
-SHOWN: Mapping[str, Shown] = {  # in the order in which a gallery has them
-    "coefficients": Shown("coefficients"),
-    "densities": Shown("coefficients"),
-    "smooths": Shown("smooths"),
-    "ppc": Shown(
-        "training rows",
-        hint="Replicated responses should look like the observed ones.",
-        of_prior=False,
-    ),
-    "calibration": Shown("training rows", of_prior=False),
-    "survival": Shown(
-        "training rows",
-        hint="Survival curves should follow the steps of Kaplan and Meier's estimate.",
-        of_prior=False,
-    ),
-    "images": Shown("training rows", of_prior=False),
-    "loo_pit": Shown(
-        "leave-one-out",
-        hint="Responses are calibrated by predictions without their own row where the line stays "
-        "in the band.",
-        of_prior=False,
-    ),
-    "subspace": Shown("subspace"),
-    "loss": Shown("subspace"),
-    "trace": Shown("chains", hint="The chains should look alike, without trends or jumps."),
-    "rank": Shown("chains", hint="Bars of even height say that the chains agree."),
-    "energy": Shown("chains"),
-    "band": Shown("", "the page has the effects of every column"),
-    "pairs": Shown("", "of as many parameters as a model has, only a few fit; they are asked for"),
-    "stat": Shown("", "which statistic matters is the reader's question; `ppc` has all responses"),
-}
-
-
 def run_pictures(results: Results) -> dict[str, Picture]:
     """Draw every kind of picture that the page shows of this run."""
     material = material_of(results)
     return {
-        kind: embedded(draw(material, kind), SHOWN[kind].hint, alt_text(material, kind))
+        kind: embedded(draw(material, kind), PICTURES[kind].hint, alt_text(material, kind))
         for kind in available(material)
-        if SHOWN[kind].place and (SHOWN[kind].of_prior or not results.prior_only)
+        if PICTURES[kind].place and (PICTURES[kind].of_prior or not results.prior_only)
     }
 
 
 def gallery_at(pictures: Mapping[str, Picture], place: str) -> tuple[Gallery, ...]:
     """Return the gallery of a place with the pictures that there are, if any."""
-    return galleries(
-        pictures[kind] for kind, how in SHOWN.items() if how.place == place and kind in pictures
-    )
+    return galleries(picture for kind, picture in pictures.items() if PICTURES[kind].place == place)
 
 
 def held_out_picture(results: Results, found: KFold) -> Picture:
