@@ -1,5 +1,7 @@
 """Where chains start: on the curve, at the modes, or at draws from the prior."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,8 +11,8 @@ from semistan.density.target import make_target
 from semistan.errors import InputError
 from semistan.infer.methods.laplace import LAPLACE
 from semistan.infer.starts import find_starts
-from semistan.model.config import SampleConfig
-from support.small import small_config
+from semistan.model.config import SampleConfig, with_overrides
+from support.small import small_bundle, small_config, small_frame
 from support.untrained import LINEAR, random_bundle
 
 CHAINS = 4
@@ -36,6 +38,24 @@ def test_a_mode_has_no_slope(linear, metric):
         step = torch.linalg.solve(matrix, gradient)
         assert float(gradient @ step) < 1e-3  # far below one sd away
     assert len(found.found) == (CHAINS if metric == "auto" else 0)
+
+
+def test_chains_of_a_completed_subspace_start_around_its_mode():
+    frame = small_frame(60).assign(y=lambda table: np.cos(3 * table["u"]) + table["x"])
+    network, subspace = {"hidden": [6]}, {"k": 3}
+    bundle, rows = small_bundle(
+        "y ~ x + nn(u, v)", frame, priors={}, network=network, subspace=subspace, train__epochs=200
+    )
+    found = starts_at("curve", bundle, rows)
+    assert len(found.found) == CHAINS
+    (mode,) = set(found.found)
+    k = bundle.subspace.k
+    at = bundle.subspace.lift(bundle.subspace.phi_scale * mode.q[:k])
+    assert at == pytest.approx(bundle.completion.at, abs=1e-2)
+    assert found.one_mode
+    assert len({values["phi"].tobytes() for values in found.values}) == CHAINS
+    alone = replace(bundle, config=with_overrides(bundle.config, {"subspace.completion": "none"}))
+    assert len(set(starts_at("curve", alone, rows).found)) == CHAINS
 
 
 def test_a_metric_that_is_adapted_stays_adapted(linear):

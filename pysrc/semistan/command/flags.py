@@ -246,11 +246,11 @@ SAMPLE_FLAGS = (
          "Minutes of sampling, of each subspace, that k = auto aims to stay below.", SAMPLING),
     Flag("warmup", ("sample.warmup",), str,
          "Warm-up iterations of each chain; auto: 300 if the metric of a mode is kept, else 1000; "
-         "500 with the diagonal metric of many dimensions, 300 where the budget asks for it.",
+         "500 with the diagonal metric of many dimensions.",
          SAMPLING, _number_or_auto),
     Flag("draws", ("sample.draws",), str,
          "Draws of each chain after warm-up; auto: 1000, 500 where several subspaces are pooled, "
-         "and down to 400, or 250 of these, where the budget asks for it.",
+         "and down to 600, or 250 of these, where the budget asks for it.",
          SAMPLING, _number_or_auto),
     Flag("adapt_delta", ("sample.adapt_delta",), str,
          "Target acceptance rate; auto: 0.95; 0.98 in the span of a curve; 0.9 where the output "

@@ -152,6 +152,9 @@ def find_starts(
 ) -> Starts:
     """Spread the chains along the trained curve, and let each climb to a mode from there.
 
+    In a completed subspace all start at the mode around which it is completed: what is outside the
+    subspace is approximated there.
+
     With ``starts = "curve"`` and the metric ``ggn``, or ``auto`` in up to 75 dimensions of NUTS,
     each chain starts at a draw from the Laplace approximation at its mode, or at the best mode if
     its own has a negligible share of the posterior. Otherwise, or if no mode is found, or none is
@@ -171,6 +174,9 @@ def find_starts(
     generator = np.random.default_rng(options.seed)
     model, k = bundle.model, bundle.subspace.k
     on_curve = curve_values(bundle, options.chain_count)
+    if completion := bundle.completion:
+        at = {"phi": bundle.subspace.project(completion.at)}
+        on_curve = [{**on_curve[0], **at}] * options.chain_count
     penalised = sum(p.size for term in bundle.design.terms
                     for p in term.parameters(bundle.config.priors))  # fmt: skip
     most = MOST_GAUSSIAN if hamiltonian and options.metric == "auto" else MOST_DIMENSIONS

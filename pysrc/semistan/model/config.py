@@ -161,8 +161,8 @@ class SampleConfig(Section):
     in different modes (``workflow/modes.py``).
     ``warmup = "auto"`` is 300 iterations if the metric of a mode is kept, else
     1000, and 500 for a metric that ``auto`` made diagonal. ``draws = "auto"`` is 1000 for each
-    chain, 250 to 500 where several subspaces are pooled, and down to 400 after a warm-up of 300
-    where all weights could not be sampled within the budget otherwise. ``adapt_delta`` and
+    chain, 250 to 500 where several subspaces are pooled, and down to 600 where all weights could
+    not be sampled within the budget otherwise. ``adapt_delta`` and
     ``max_treedepth`` of ``"auto"`` are in ``infer/trees.py``. ``metric = "ggn"`` starts with the
     generalised Gauss-Newton metric of a mode inside the subspace; ``"auto"`` does so in up to 75
     dimensions, and adapts a diagonal metric in more. ``starts`` says where chains start: around a

@@ -2,9 +2,9 @@
 
 The posterior of all weights is the one that subspaces imitate. It is taken wherever there are up to
 75 of them, or where it can be sampled in the time that ``[sample] budget`` gives. Elsewhere it is
-the span of a curve, of 8 dimensions, from each of three trainings, whose posteriors are pooled: one
-training does not see how far trainings differ. The weights outside each have their normal
-approximation (``subspace/completion.py``). Fewer subspaces are taken if the budget asks for it.
+the span of a curve from each of three trainings, whose posteriors are pooled: one training does not
+see how far trainings differ. The weights outside each have their normal approximation
+(``subspace/completion.py``). Fewer subspaces are taken if the budget asks for it.
 
 Seconds are predicted as
 
@@ -19,9 +19,8 @@ allowed (``infer/trees.py``): where the data say much, they do.
 
 ``draws = "auto"`` is decided here too. Wide intervals of few draws are worth more than narrow ones
 of many: before the weights are confined to a subspace, chains of 1,000 draws become shorter, as
-short as the budget asks for, and their warm-up too, which is 300 then. They have 400 draws at the
-least, since cut trees give one effective draw in three or four. Chains of several subspaces, whose
-draws are pooled, have 250 to 500.
+short as the budget asks for. They have 600 draws at the least, since cut trees give one effective
+draw in three or four. Chains of several subspaces, whose draws are pooled, have 250 to 500.
 """
 
 from __future__ import annotations
@@ -44,10 +43,11 @@ from semistan.workflow.prepare import Prepared
 from semistan.workflow.watch import Say
 from semistan.workflow.work import gradient_seconds
 
+COMPLETED = 2  # dimensions of a curve beside which the weights have their normal approximation
 TRAININGS = (3, 2)  # of a subspace, where the budget allows them
 WITH_MODE = 15  # leapfrog steps of an iteration with the metric of a mode
 POOLED, FEWEST, STEP = 500, 250, 50  # draws of a chain: of several subspaces, least, in steps
-ENOUGH, SHORTER = 400, 300  # least draws where all weights move, and warm-up of shortened chains
+ENOUGH = 600  # least draws of a chain where all weights move
 
 Seconds = Callable[[Prepared], float]
 
@@ -98,20 +98,16 @@ def with_dimension(prepared: Prepared, seconds: Seconds = gradient_seconds) -> D
     curve = min(config.curve or NARROW, min(prepared.model.network.sizes) - 1)
     options, every = prepared.config.sample, _resolved(prepared, d, curve)
     cost = _Cost(options, every.model, len(prepared.rows), seconds(every), _at_once(prepared))
-    of_all, length = cost, _length(prepared.config).at_least(ENOUGH)
-    draws = of_all.longest(d, length, every=True)
-    if draws != length.most and options.warmup == "auto" and d > MOST_GAUSSIAN:
-        every = _with_sample(every, warmup=SHORTER)
-        of_all = replace(cost, options=every.config.sample)
-        draws = of_all.longest(d, length, every=True)
+    length = _length(prepared.config).at_least(ENOUGH)
+    draws = cost.longest(d, length, every=True)
     most = method_of(options).dimensions
     limited = most is not None and d > most
     if not limited and (draws or d <= MOST_GAUSSIAN):
-        return _all_weights(every, of_all, draws or length.least)
+        return _all_weights(every, cost, draws or length.least)
     reason = (
         f"method = '{options.method}' works well in up to {most} dimensions"
         if limited
-        else f"all would take up to {_time(of_all.seconds(d, length.least, every=True))} to sample "
+        else f"all would take up to {_time(cost.seconds(d, length.least, every=True))} to sample "
         f"({cost.counted}), which is more than the budget of {options.budget:g} min"
     )
     return _of_a_curve(prepared, curve, cost, reason)
@@ -126,9 +122,7 @@ def _all_weights(every: Prepared, cost: _Cost, draws: int) -> Dimension:
         reason += f", as always where there are up to {MOST_GAUSSIAN}"
     reason += f": {cost.text(cost.seconds(d, draws, every=True), subspaces)}"
     if draws < _length(every.config).most:
-        warmup = every.config.sample.warmup
-        after = "" if warmup == "auto" else f" after {warmup} of warm-up"
-        reason += f", with {draws} draws of each chain{after} for the budget"
+        reason += f", with {draws} draws of each chain for the budget"
     return Dimension(_of_length(every, draws), reason)
 
 
@@ -156,17 +150,16 @@ def _longest(prepared: Prepared) -> Prepared:
 
 
 def _of_length(prepared: Prepared, draws: int) -> Prepared:
-    return _with_sample(prepared, draws=draws)
-
-
-def _with_sample(prepared: Prepared, **numbers: int) -> Prepared:
-    sample = prepared.config.sample.model_copy(update=numbers)
+    sample = prepared.config.sample.model_copy(update={"draws": draws})
     return replace(prepared, config=prepared.config.model_copy(update={"sample": sample}))
 
 
 def _of_a_curve(prepared: Prepared, k: int, cost: _Cost, reason: str) -> Dimension:
     """Take the dimensions of a curve, in as many subspaces as the budget allows."""
     found, d = _resolved(prepared, k, None), prepared.model.network.d
+    if found.model.completes and prepared.config.subspace.curve is None:
+        k = min(k, COMPLETED)
+        found = _resolved(prepared, k, None)
     if prepared.config.priors.scales_all:
         found = replace(found, config=with_overrides(found.config, {"priors.sd_w": NO_SCALES}))
         reason += f"; prior {SD_W} is left out, which needs all weights"
