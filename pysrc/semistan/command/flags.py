@@ -177,7 +177,7 @@ MODEL_FLAGS = (
          f"How the subspace is found: {_either(CONSTRUCTIONS)}.", MODEL),
     Flag("k", ("subspace.k",), str,
          "Dimension of each network's subspace, but where nn(u, k=12) gives it; auto: all "
-         "weights if the budget allows that, else the 8 of a curve.",
+         "weights if the budget allows that, else the 2 of a curve, or 8 if not completed.",
          MODEL, _number_or_auto),
     Flag("curve", ("subspace.curve",), int,
          "Dimensions of the Bézier curve; the others of the k are those of largest variance.",

@@ -68,7 +68,8 @@ class SubspaceConfig(Section):
     With ``bezier``, ``curve`` of the k dimensions are those of the Bézier curve, and the others the
     leading directions of the predictions' variance around it; without it, all are the curve's.
     ``k = "auto"`` is all weights if there are at most 75, or if they are counted to take no more
-    than the time that ``[sample] budget`` gives; else the 8 dimensions of a curve.
+    than the time that ``[sample] budget`` gives; else the dimensions of a curve: 2 where the
+    subspace is completed, 8 where it is not.
 
     ``subspaces`` is how many are trained, from seeds one after the other; their posteriors are
     pooled with ``weights``: ``equal``, or by ``stacking`` of their leave-one-out densities.
