@@ -234,11 +234,9 @@ def information_along(
         moved = {name: J @ directions for name, J in along.items()}
         bends = _row_curvature(target, chunk, predictors, values, scalars).bends
         for (a, b), bend in _safe_bends(bends, _convex_together(target)).items():
-            total += along[a].T @ (bend[:, None] * moved[b])
-            trace += float(bend @ (along[a] * along[b]).sum(dim=1))
-            if a != b:
-                total += along[b].T @ (bend[:, None] * moved[a])
-                trace += float(bend @ (along[a] * along[b]).sum(dim=1))
+            for one, other in dict.fromkeys([(a, b), (b, a)]):
+                total += along[one].T @ (bend[:, None] * moved[other])
+                trace += float(bend @ (along[one] * along[other]).sum(dim=1))
     return total, trace
 
 
