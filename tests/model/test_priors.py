@@ -283,11 +283,18 @@ def test_which_coefficient_has_which_density_is_data():
         ({"b_x\n": "normal(0, 1)"}, "unknown key"),
         ({"sigma": "lognormal(0, 0)"}, "the sdlog of lognormal must be positive, got 0"),
         ({"sigma": "gamma(0, 1)"}, "the shape of gamma must be positive, got 0"),
+        ({"shape": "gamma(2, 0.1)"}, "prior 'shape': family gaussian has no such parameter."),
+        ({"gap": "normal(0, 1)"}, "prior 'gap': family gaussian has no such parameter."),
     ],
 )  # fmt: skip
 def test_a_wrong_prior_is_refused_before_training(settings, message):
     with pytest.raises(InputError, match=re.escape(message)):
         small_prepared(priors=settings)
+
+
+def test_a_prior_of_a_parameter_that_another_family_has_is_refused():
+    with pytest.raises(InputError, match="prior 'sigma': family poisson has no such parameter"):
+        small_prepared("count ~ x + nn(u, v)", family="poisson", priors={"sigma": "normal(0, 1)"})
 
 
 def test_a_prior_is_refused_where_the_subspace_holds_the_coefficients():

@@ -14,6 +14,8 @@ from semistan.model.priors.groups import PHI, all_choices
 from semistan.model.priors.section import PriorConfig
 from semistan.model.varying import parameters_text, terms_text
 
+DISPERSION = ("sigma", "shape", "nu", "precision", "gap")  # that PriorConfig has fields of
+
 
 def check_priors(config: ModelConfig, design: Design) -> None:
     """Refuse priors of coefficients that the model does not have or does not sample.
@@ -96,7 +98,7 @@ def _check_classes(config: ModelConfig, design: Design) -> None:
     record = response_family(config.family, design.formula)
     known = {item.key for item in record.parameters}
     known |= {item.prior_class for term in design.terms for item in term.hyperparameters()}
-    for key in config.priors.classes:
+    for key in (*config.priors.classes, *DISPERSION):
         if key not in known and config.priors.source(key) != "default":
             raise InputError(
                 f"prior '{key}': the model has no {CLASSES[key].of}."
