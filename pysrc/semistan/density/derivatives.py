@@ -223,17 +223,20 @@ def information_along(
         The trace of the matrix.
     """
     values, total, trace = target.values(q), torch.zeros_like(directions), 0.0
-    w, units = weights(target, values[PHI]), target.bundle.units
+    w, units, network = weights(target, values[PHI]), target.bundle.units, target.bundle.network
     scalars = q[torch.from_numpy(target.layout.positions([s.name for s in target.scalars]))]
     for chunk, predictors in zip(target.chunks, target.predictors(values), strict=True):
         along = {
             name: units.scale(name) * scale
-            * output_and_jacobian(target.bundle.network, w, chunk.U, name)[1]
+            * output_and_jacobian(network, w, chunk.U, name)[1]
             for name in predictors
+            if name in network.predictors
         }  # fmt: skip
         moved = {name: J @ directions for name, J in along.items()}
         bends = _row_curvature(target, chunk, predictors, values, scalars).bends
         for (a, b), bend in _safe_bends(bends, _convex_together(target)).items():
+            if not along.keys() >= {a, b}:
+                continue
             for one, other in dict.fromkeys([(a, b), (b, a)]):
                 total += along[one].T @ (bend[:, None] * moved[other])
                 trace += float(bend @ (along[one] * along[other]).sum(dim=1))
