@@ -17,8 +17,11 @@ FORMULA = "y ~ x + nn(u)"
     [
         (4096, {}, 3000),
         (6000, {}, 3000),  # 6 batches of 1024 of the 5,400 that are trained on
-        (1_000_000, {}, 22),  # 879 batches
-        (1_000_000, {"train.batch_size": 4096}, 90),  # 220 batches
+        (20_000, {}, 1111),  # 18 batches
+        (50_000, {}, 1136),  # 44 batches, and as many steps as rows
+        (1_000_000, {}, 68),  # 879 batches
+        (1_000_000, {"train.steps": 20_000}, 22),
+        (1_000_000, {"train.batch_size": 4096}, 272),  # 220 batches
         (1_000_000, {"train.steps": 10}, 1),
         (1_000_000, {"train.epochs": 20}, 20),
         (1000, {"train.steps": 700}, 700),
@@ -32,6 +35,11 @@ def test_epochs_fit_the_steps(rows, overrides, expected):
     assert (said is not None) == (expected < config.train.epochs)
     assert within_steps(fewer, rows) == (fewer, None) or expected == 1
     assert with_overrides(fewer, {"train.epochs": config.train.epochs}) == config
+
+
+def test_images_have_no_more_steps_where_there_are_more_of_them():
+    few, _ = within_steps(ModelConfig(formula=FORMULA), 50_000, of_images=True)
+    assert few.train.epochs == 454  # of 44 batches, within 20,000 steps
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,9 @@ D = 13  # weights of a network of 2 inputs and 3 units
 MANY = 1801
 
 
-def prepared(**settings):
+def prepared(formula="y ~ x + nn(u, v)", **settings):
     open_ = {"subspace__k": "auto", "sample__integrate": "none"}
-    return small_prepared("y ~ x + nn(u, v)", **open_ | settings)
+    return small_prepared(formula, **open_ | settings)
 
 
 def decided(seconds, **settings):
@@ -67,12 +67,12 @@ def test_warm_up_is_longer_where_a_dense_metric_is_learnt(hidden, seconds, monke
 
 @pytest.mark.parametrize(
     ("seconds", "trainings", "draws"),
-    [(2e-3, 3, 500), (5e-3, 3, 300), (6e-3, 2, 500), (7.5e-3, 2, 300), (1.2e-2, 1, 650)],
+    [(5e-3, 3, 500), (1e-2, 3, 350), (1.5e-2, 2, 350), (2e-2, 1, 700)],
 )
 def test_what_takes_too_long_becomes_a_curve_of_as_many_trainings_as_the_budget_allows(
     seconds, trainings, draws, monkeypatch
 ):
-    # trainings x 2 rounds x (1000 + draws) x 15 steps within 10 minutes
+    # trainings x 2 rounds x (300 + draws) x 15 steps within 10 minutes
     monkeypatch.setattr("semistan.workflow.dimension.plan_threads", lambda _: (2, 1))
     given = prepared(network__hidden=[40, 40], priors={})
     found = with_dimension(given, lambda _: seconds)
@@ -83,6 +83,19 @@ def test_what_takes_too_long_becomes_a_curve_of_as_many_trainings_as_the_budget_
     of = f"k = 2 of {MANY} weights{each}, the others by their normal approximation: all would take"
     assert found.reason.startswith(of)
     assert "more than the budget of 10 min" in found.reason
+
+
+def test_a_curve_is_counted_by_the_gradient_of_its_own_program():
+    given = prepared(network__hidden=[40, 40], priors={}, sample__integrate="auto")
+    assert with_dimension(given, lambda _: 0.02).prepared.config.subspace.subspaces < 3
+    found = with_dimension(given, lambda it: 1.0 if it.model.integral else 2e-3)
+    assert found.prepared.config.subspace.subspaces == 3
+    assert "counting 1e+03 ms" in found.reason
+
+
+def test_warm_up_is_counted_long_where_the_metric_of_a_mode_is_not_kept():
+    given = prepared("y ~ x + (1 | g) + nn(u, v)", network__hidden=[40, 40], priors={})
+    assert with_dimension(given, lambda _: 1.2e-2).prepared.config.subspace.subspaces == 1
 
 
 def test_without_a_completion_it_is_not_spoken_of():

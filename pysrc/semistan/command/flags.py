@@ -222,8 +222,9 @@ MODEL_FLAGS = (
 )  # fmt: skip
 TRAIN_FLAGS = (
     Flag("epochs", ("train.epochs",), int, "Training epochs.", TRAINING),
-    Flag("steps", ("train.steps",), int,
-         "Most optimiser steps; large tables have fewer epochs.", TRAINING),
+    Flag("steps", ("train.steps",), str,
+         "Most optimiser steps; large tables have fewer epochs. auto: as many as there are rows, "
+         "from 20,000 to 60,000.", TRAINING, _number_or_auto),
     Flag("learning_rate", ("train.learning_rate",), str,
          "Adam's initial rate; auto: 0.005, in batches of a large table 0.01.",
          TRAINING, _real_or_auto),

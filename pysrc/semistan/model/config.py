@@ -139,7 +139,7 @@ class TrainConfig(Section):
     """
 
     epochs: int = Field(default=3000, ge=1, le=10**9)
-    steps: int = Field(default=20_000, ge=1, le=10**12)
+    steps: Annotated[int, Field(ge=1, le=10**12)] | Literal["auto"] = "auto"
     learning_rate: Annotated[float, Field(gt=0, le=100)] | Literal["auto"] = "auto"
     batch_size: int = Field(default=0, ge=0, le=10**9)
     validation: float = Field(default=0.1, ge=0, lt=0.9)

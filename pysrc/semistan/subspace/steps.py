@@ -1,4 +1,9 @@
-"""How a large table is trained: its epochs are many optimiser steps each, so they are fewer."""
+"""How a large table is trained: its epochs are many optimiser steps each, so they are fewer.
+
+The more rows, the narrower the posterior, and the closer to its mode training has to come. With
+20,000 steps of 100,000 rows the mode of all weights was 2.3 standard deviations from that in the
+subspace, which is too far to take predictors for linear in between, and with 60,000 it was 1.1.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,7 @@ from semistan.subspace.construction import construction
 from semistan.subspace.descent import default_batch
 
 BATCHED_RATE = 0.01  # with half of it, periodic functions are learnt too late
+LEAST_STEPS, MOST_STEPS = 20_000, 60_000  # between which there are as many as rows
 
 
 def with_rate(config: ModelConfig, rows: int, *, of_images: bool) -> ModelConfig:
@@ -29,7 +35,9 @@ def with_rate(config: ModelConfig, rows: int, *, of_images: bool) -> ModelConfig
     return with_overrides(config, {"train.learning_rate": BATCHED_RATE if batched else train.rate})
 
 
-def within_steps(config: ModelConfig, rows: int) -> tuple[ModelConfig, str | None]:
+def within_steps(
+    config: ModelConfig, rows: int, *, of_images: bool = False
+) -> tuple[ModelConfig, str | None]:
     """Return a configuration whose training takes at most ``train.steps`` optimiser steps.
 
     Parameters
@@ -38,6 +46,8 @@ def within_steps(config: ModelConfig, rows: int) -> tuple[ModelConfig, str | Non
         The model, whose epochs are reduced where they are too many.
     rows : int
         Rows of the table, some of which are held out.
+    of_images : bool
+        Whether some networks take images, whose steps are dear: ``auto`` is the least of them.
 
     Returns
     -------
@@ -50,14 +60,20 @@ def within_steps(config: ModelConfig, rows: int) -> tuple[ModelConfig, str | Non
     trained = _trained(config, rows)
     each = -(-trained // (train.batch_size or default_batch(trained)))
     epochs = construction(config.subspace.construction).epochs(config.subspace, train)
-    if each * epochs <= train.steps:
+    steps = train.steps if train.steps != "auto" else _as_many_as(rows, of_images=of_images)
+    if each * epochs <= steps:
         return config, None
-    fewer = max(1, train.epochs * train.steps // (each * epochs))
+    fewer = max(1, train.epochs * steps // (each * epochs))
     said = (
         f"training takes {fewer:,} of {train.epochs:,} epochs: each is {each:,} optimiser steps, "
-        f"and train.steps allows {train.steps:,} in all (--steps)"
+        f"and train.steps allows {steps:,} in all (--steps)"
     )
     return with_overrides(config, {"train.epochs": fewer}), said
+
+
+def _as_many_as(rows: int, *, of_images: bool) -> int:
+    """Return the most optimiser steps of a training on so many rows."""
+    return LEAST_STEPS if of_images else min(max(LEAST_STEPS, rows), MOST_STEPS)
 
 
 def _trained(config: ModelConfig, rows: int) -> int:

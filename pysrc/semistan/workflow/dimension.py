@@ -33,7 +33,7 @@ from typing import NamedTuple
 from semistan.errors import InputError
 from semistan.infer.methods import method_of
 from semistan.infer.plan import plan_in_torch, plan_threads
-from semistan.infer.starts import DIAGONAL_WARMUP, WARMUP
+from semistan.infer.starts import DIAGONAL_WARMUP, SHORT_WARMUP, WARMUP
 from semistan.infer.trees import MOST_GAUSSIAN, trees_of
 from semistan.model.config import DRAWS, ModelConfig, SampleConfig, with_overrides
 from semistan.model.construction import NARROW
@@ -87,7 +87,7 @@ def with_dimension(prepared: Prepared, seconds: Seconds = gradient_seconds) -> D
     prepared : Prepared
         The model and its rows.
     seconds : callable
-        Says how long a gradient of a model with all weights takes.
+        Says how long a gradient of a model takes.
     """
     config, d = prepared.config.subspace, prepared.model.network.d
     if config.k != "auto":
@@ -110,7 +110,7 @@ def with_dimension(prepared: Prepared, seconds: Seconds = gradient_seconds) -> D
         else f"all would take up to {_time(cost.seconds(d, length.least, every=True))} to sample "
         f"({cost.counted}), which is more than the budget of {options.budget:g} min"
     )
-    return _of_a_curve(prepared, curve, cost, reason)
+    return _of_a_curve(prepared, curve, cost, seconds, reason)
 
 
 def _all_weights(every: Prepared, cost: _Cost, draws: int) -> Dimension:
@@ -154,12 +154,15 @@ def _of_length(prepared: Prepared, draws: int) -> Prepared:
     return replace(prepared, config=prepared.config.model_copy(update={"sample": sample}))
 
 
-def _of_a_curve(prepared: Prepared, k: int, cost: _Cost, reason: str) -> Dimension:
+def _of_a_curve(
+    prepared: Prepared, k: int, of_all: _Cost, seconds: Seconds, reason: str
+) -> Dimension:
     """Take the dimensions of a curve, in as many subspaces as the budget allows."""
     found, d = _resolved(prepared, k, None), prepared.model.network.d
     if found.model.completes and prepared.config.subspace.curve is None:
         k = min(k, COMPLETED)
         found = _resolved(prepared, k, None)
+    cost = replace(of_all, model=found.model, gradient=seconds(found))
     if prepared.config.priors.scales_all:
         found = replace(found, config=with_overrides(found.config, {"priors.sd_w": NO_SCALES}))
         reason += f"; prior {SD_W} is left out, which needs all weights"
@@ -208,7 +211,7 @@ class _Cost:
     options : SampleConfig
         How it is sampled.
     model : Model
-        That of all weights.
+        What is sampled.
     rows : int
         Rows of the table.
     gradient : float
@@ -245,10 +248,16 @@ class _Cost:
         assert depth != "auto"
         most = 2**depth
         steps = method.gradients or (min(WITH_MODE, most) if with_mode else most)
-        automatic = WARMUP if k <= MOST_GAUSSIAN else DIAGONAL_WARMUP
-        warmup = automatic if self.options.warmup == "auto" else self.options.warmup
+        warmup = self._warmup(k) if self.options.warmup == "auto" else self.options.warmup
         rounds = ceil(self.options.chain_count / self.at_once)
         return warmup, float(rounds * steps * self.gradient)
+
+    def _warmup(self, k: int) -> int:
+        """Return the iterations of warm-up: few where all chains start at one mode."""
+        if k > MOST_GAUSSIAN:
+            return DIAGONAL_WARMUP
+        one_mode = self.model.completes and not self.model.design.terms
+        return SHORT_WARMUP if one_mode else WARMUP
 
     def longest(self, k: int, length: Length, *, every: bool = False, times: int = 1) -> int | None:
         """Return the most draws that the budget allows, of so many subspaces, if any are."""

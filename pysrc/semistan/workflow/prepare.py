@@ -186,7 +186,7 @@ def prepare(
     check_given(record, formula, rows.y, rows.given)
     modules = adopted(design, rows.evenly(MODULE_ROWS).U, networks)
     check_options(config, modules)
-    config, fewer = within_steps(config, len(rows))
+    config, fewer = within_steps(config, len(rows), of_images=design.of_images)
     said += [fewer] if fewer else []
     config = with_rate(config, len(rows), of_images=design.of_images)
     spec = network_spec(config, design, modules)

@@ -1,4 +1,4 @@
-"""What a gradient of a model with all its weights takes, counted rather than timed.
+"""What a gradient of a model takes, counted rather than timed.
 
 A clock would give another model on a busy machine than on an idle one. So seconds are counts times
 rates, constants of what computes the gradient:
@@ -49,7 +49,7 @@ IN_TORCH = Rate(8.2e-4, 4.4e-8, 5.8e-9, 1.6e-10)
 
 
 def gradient_seconds(prepared: Prepared) -> float:
-    """Return the seconds that a gradient of all weights is taken to need."""
+    """Return the seconds that a gradient is taken to need."""
     model, options = prepared.model, prepared.config.sample
     by_stan = method_of(options).by_stan
     rate, threads = (_rate(model), plan_threads(options)[1]) if by_stan else (IN_TORCH, 1)
@@ -68,7 +68,7 @@ def _rate(model: Model) -> Rate:
 
 
 def _integrated(model: Model, rows: Rows) -> int:
-    """Return how many coordinates are integrated out where all weights move."""
+    """Return how many coordinates are integrated out."""
     if model.integral is None:
         return 0
     theta = rows.predictors[MU].X.shape[1] if model.integral.theta else 0
