@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from semistan.posterior.posterior import read_posterior
 from semistan.posterior.run import Run
 from semistan.posterior.scoring.loo import Loo, leave_one_out
 from semistan.posterior.scoring.loo_repairs import keep_repairs, read_repairs
+from semistan.posterior.scoring.loo_subsample import SubsampledLoo, subsampled
 from semistan.posterior.scoring.moment_match import match_moments, unconstrained
 from semistan.posterior.scoring.scores import Pointwise, pointwise, scores, scores_table
 from semistan.workflow.prepare import new_rows
@@ -91,14 +92,42 @@ def judge(
     return pointwise(posterior, rows, interval=interval, generator=generator)
 
 
+@overload
+def loo(
+    run: RunLike,
+    *,
+    moment_match: bool = ...,
+    reloo: bool = ...,
+    subsample: None = ...,
+    seed: int = ...,
+    say: Say = ...,
+    backend: Backend = ...,
+) -> Loo: ...
+
+
+@overload
+def loo(
+    run: RunLike,
+    *,
+    moment_match: bool = ...,
+    reloo: bool = ...,
+    subsample: int | None,
+    seed: int = ...,
+    say: Say = ...,
+    backend: Backend = ...,
+) -> Loo | SubsampledLoo: ...
+
+
 def loo(
     run: RunLike,
     *,
     moment_match: bool = False,
     reloo: bool = False,
+    subsample: int | None = None,
+    seed: int = 1,
     say: Say = silent,
     backend: Backend = LOCAL,
-) -> Loo:
+) -> Loo | SubsampledLoo:
     """Compute a run's PSIS-LOO, which is conditional on its subspace.
 
     What moment matching and sampling anew find of rows is kept in the run's folder ``loo/``, and is
@@ -113,6 +142,11 @@ def loo(
     reloo : bool
         Whether rows with a Pareto k that is still high are left out by sampling without them. The
         subspace, the units and the design are those of all rows: that is what it is conditional on.
+    subsample : int, optional
+        How many rows are looked at under all draws: the others are estimated from these and from
+        200 draws, in a fraction of the time where there are many.
+    seed : int
+        Draws these rows.
     say : callable
         Receives one line for each row that is sampled without.
     backend : Backend, optional
@@ -122,13 +156,22 @@ def loo(
     ------
     InputError
         If the run draws from the prior or an approximation or lacks chains, or if p(y | phi) is
-        tempered, or moments cannot be matched.
+        tempered, or moments cannot be matched, or a subsample is of no size or to be repaired.
     """
+    if subsample is not None and (moment_match or reloo):
+        raise InputError(
+            "moment matching and sampling anew are for all rows with a high Pareto k, of which a "
+            "subsample has only some; leave --subsample out"
+        )
     run = posterior_run(run)
     posterior = read_posterior(run)
     rows = run.rows()
     try:
-        found = leave_one_out(posterior, rows).with_all(read_repairs(run))
+        repaired = read_repairs(run)
+        if subsample is not None:
+            generator = np.random.default_rng(seed)
+            return subsampled(posterior, rows, subsample, generator, repaired)
+        found = leave_one_out(posterior, rows).with_all(repaired)
         if moment_match:
             found = _matched(run, found, rows)
         if reloo:

@@ -105,6 +105,14 @@ def loo(
             "stays that of all rows.",
         ),
     ] = False,
+    subsample: Annotated[
+        int | None,
+        typer.Option(
+            help="Look at so many rows, and estimate the sum over all from them and from a quick "
+            "approximation: for large tables.",
+        ),
+    ] = None,
+    seed: Seed = 1,
     overwrite: Overwrite = False,
     *,
     reply: Reply,
@@ -120,7 +128,9 @@ def loo(
 
     if pointwise is not None:
         check_output_file(pointwise, overwrite=overwrite)
-    found = scoring.loo(run, moment_match=moment_match, reloo=reloo, say=screen.say)
+    found = scoring.loo(
+        run, moment_match=moment_match, reloo=reloo, subsample=subsample, seed=seed, say=screen.say
+    )
     if pointwise is not None:
         write_table(found.pointwise(), pointwise)
     reply.tables({"loo": found.table(), "pareto_k": found.k_table()})

@@ -132,14 +132,15 @@ class Loo:
         if not count:
             return f"All {n} Pareto k are below {self.limit:.2f}: reliable.{remarks}"
         return (
-            f"{count} of {n} Pareto k are above {self.limit:.2f} (rows {_numbers(self.unreliable)})"
-            f": their elpd is unreliable; prefer 'semistan kfold'.{remarks}"
+            f"{count} of {n} Pareto k are above {self.limit:.2f} (rows "
+            f"{row_numbers(self.unreliable)}): their elpd is unreliable; prefer 'semistan kfold'."
+            f"{remarks}"
         )
 
     @property
     def remarks(self) -> str:
         """Which rows were found in another way than by PSIS, and which say nothing."""
-        found = [f"Found {way}: rows {_numbers(rows)}." for way, rows in self.repaired.items()]
+        found = [f"Found {way}: rows {row_numbers(rows)}." for way, rows in self.repaired.items()]
         if self.constant.size:
             found.append(
                 f"{self.constant.size} of {len(self.elpd)} rows have the same likelihood in all "
@@ -191,8 +192,8 @@ class Loo:
         )
 
 
-def _numbers(positions: Sequence[int] | np.ndarray) -> str:
-    """Return numbers of rows from 1, the first ten of them."""
+def row_numbers(positions: Sequence[int] | np.ndarray) -> str:
+    """Return the numbers of rows at some positions, from 1: the first ten of them."""
     return ", ".join(str(i + 1) for i in positions[:10]) + (", ..." if len(positions) > 10 else "")
 
 
