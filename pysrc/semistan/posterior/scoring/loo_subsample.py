@@ -170,4 +170,3 @@ def difference(quick: Array, exact: Array, at: np.ndarray) -> Total:
     if spread <= 0:
         spread = N * exact.var(ddof=1)
     return Total(float(estimate), float(np.sqrt(spread)), float(np.sqrt(sampling)))
-
