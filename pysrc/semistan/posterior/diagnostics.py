@@ -12,9 +12,11 @@ how far it is from the posterior (Yao et al., 2018, ICML; Vehtari et al., 2024, 
 Independent approximations have to agree as chains do.
 
 The posteriors of different subspaces differ, so that chains have to agree with those of their
-subspace alone. Of a mixture, a quantity's Rhat is the largest within a subspace, and its effective
-sample size is the sum over the subspaces, whose draws are independent; of each the share of draws
-that counts.
+subspace alone. Of a mixture, a quantity's Rhat is the root mean square of those within the
+subspaces, which says by how much chains that disagree widen the mixture's intervals, and its
+effective sample size is the sum over the subspaces, whose draws are independent; of each the share
+of draws that counts. (The largest Rhat says more of chance than of the chains: of 3 subspaces with
+4 chains of 225 independent draws, some of 10 coefficients is above 1.01 in one fit of eight.)
 """
 
 from __future__ import annotations
@@ -92,7 +94,7 @@ def worst(several: list[Convergence]) -> Convergence:
 
 
 def together(several: Sequence[Convergence], shares: Sequence[float]) -> Convergence:
-    """Return the figures of one quantity in several subspaces: largest Rhat, sum of ESS.
+    """Return the figures of one quantity in several subspaces: mean Rhat, sum of ESS.
 
     Parameters
     ----------
@@ -105,8 +107,9 @@ def together(several: Sequence[Convergence], shares: Sequence[float]) -> Converg
     known = [(item, share) for item, share in pairs if share > 0 and np.isfinite(item.bulk_ess)]
     if not known:
         return worst([])
+    squares = [item.rhat**2 for item, _ in known]
     return Convergence(
-        float(np.max([item.rhat for item, _ in known])),
+        float(np.sqrt(np.average(squares, weights=[share for _, share in known]))),
         float(np.sum([share * item.bulk_ess for item, share in known])),
         float(np.sum([share * item.tail_ess for item, share in known])),
     )

@@ -57,7 +57,8 @@ def pooled(posteriors: Sequence[Posterior], interval: float = 0.95) -> pd.DataFr
         draws = _in_equal_parts([each.interpreted[name].ravel() for each in posteriors])
         each_table = [named_convergence(posterior, name) for posterior in posteriors]
         figures = together(each_table, [1.0] * len(posteriors))
-        last = (figures.rhat, figures.bulk_ess, figures.tail_ess, missing_share(draws))
+        largest = float(np.max([each.rhat for each in each_table]))
+        last = (largest, figures.bulk_ess, figures.tail_ess, missing_share(draws))
         lines.append(
             {"variable": name}
             | {k: float(x[0]) for k, x in estimates(draws.reshape(-1, 1), interval).items()}

@@ -80,8 +80,8 @@ by_subspace <- function(f, x) {
 }
 share <- (kept / niterations(draws))[kept > 0]  # of a subspace's draws that count
 
-# brms's table: posterior mean, sd, 95% interval, and convergence: the largest Rhat within a
-# subspace, and effective sample sizes summed over the subspaces.
+# brms's table: posterior mean, sd, 95% interval, and convergence: the root mean square of Rhat
+# within each subspace, and effective sample sizes summed over the subspaces.
 brms_table <- function(draws) {
   summarise_draws(
     draws,
@@ -89,7 +89,7 @@ brms_table <- function(draws) {
     Est.Error = function(x) sd(counted(x)),
     "l-95% CI" = function(x) quantile(counted(x), 0.025, names = FALSE),
     "u-95% CI" = function(x) quantile(counted(x), 0.975, names = FALSE),
-    Rhat = function(x) max(by_subspace(posterior::rhat, x)),
+    Rhat = function(x) sqrt(weighted.mean(by_subspace(posterior::rhat, x)^2, share)),
     Bulk_ESS = function(x) sum(share * by_subspace(posterior::ess_bulk, x)),
     Tail_ESS = function(x) sum(share * by_subspace(posterior::ess_tail, x))
   )

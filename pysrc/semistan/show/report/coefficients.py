@@ -187,8 +187,8 @@ def _subspace_caveats(results: Results) -> tuple[str, ...]:
         return (
             "The subspaces were trained on the same response. Intervals are conditional on them.",
             f"{results.summary.agreement.text()} The draws of all count alike, so that this is in "
-            "the standard errors and intervals. Rhat is the largest within a subspace, the "
-            "effective sample sizes are sums over the subspaces.",
+            "the standard errors and intervals. Rhat is the root mean square of those within each "
+            "subspace, the effective sample sizes are sums over the subspaces.",
         )
     seed = results.bundle.config.train.seed
     return (
