@@ -23,7 +23,7 @@ from semistan.model.networks.networks import output_and_jacobian
 from semistan.posterior.draws import draws_of_columns
 from semistan.posterior.engine import onnx_engine, torch_engine
 from semistan.posterior.generated import generate_quantities, read_generated
-from semistan.posterior.posterior import SubspacePosterior
+from semistan.posterior.posterior import Mixture, SubspacePosterior
 from semistan.posterior.predictive import log_lik
 from semistan.posterior.summary import summarise
 from semistan.program.data import stan_data
@@ -321,6 +321,18 @@ def test_a_far_step_out_of_the_subspace_is_a_finding():
         )
         assert check.passed == passed
         assert f"{stride:.1f} standard deviations (limit 2.0)" in check.finding
+
+
+def test_a_step_of_several_subspaces_is_judged_by_what_they_say_together():
+    bundle, rows = completed_bundle("gaussian")
+    found = replace(bundle.completion, stride=2.1)
+    own = replace(bundle, trained=replace(bundle.trained, completion=found))
+    one, other = (SubspacePosterior(own, drawn(own, rows, apart=apart)[0]) for apart in (0, 4.0))
+    summary = summarise(Mixture((one, other)), rows)
+    (check,) = (item for item in summary.checks if "step" in item.name)
+    expected = 2.1 * np.sqrt(1 - summary.agreement.eta)
+    assert 0.1 < summary.agreement.eta < 1
+    assert f"{expected:.1f} standard deviations" in check.finding
 
 
 def test_without_a_likelihood_nothing_moves():

@@ -206,7 +206,8 @@ def summarise(posterior: Posterior, rows: Rows) -> Summary:
     figures = {name: named_convergence(posterior, name) for name in values}
     judged = [figures[name] for name in posterior.identified]
     eta = eta_convergence(posterior, rows)
-    checks = diagnose(posterior, worst(judged), eta)
+    agreed = agreement(posterior, rows)
+    checks = diagnose(posterior, worst(judged), eta, between=agreed.eta if agreed else 0.0)
     modes = pooled_modes(posterior, rows, checks)
     return Summary(
         tuple(_row(name, draws, figures[name]) for name, draws in values.items()),
@@ -220,7 +221,7 @@ def summarise(posterior: Posterior, rows: Rows) -> Summary:
             *_terms_warnings(posterior.design, values),
             *filter(None, [collinearity(posterior, rows).warning(), _left_out(posterior)]),
         ),
-        agreement(posterior, rows),
+        agreed,
         modes,
     )
 
