@@ -55,7 +55,7 @@ class Settings(TypedDict, total=False):
     weights: Literal["equal", "stacking"]
     # train
     epochs: int
-    steps: int
+    steps: int | Auto
     learning_rate: float | Auto
     batch_size: int
     validation: float
