@@ -38,7 +38,7 @@ class Trees:
 
 WHOLE = Trees(0.95, 10)
 BENT = Trees(0.98, 10)
-FLAT = 2  # dimensions of a curve's span up to which the posterior bends less
+FLAT = 2  # dimensions of the span of each network's curve up to which the posterior bends less
 CUT = {500: Trees(0.9, 7), 1500: Trees(0.9, 8), 5000: Trees(0.9, 9)}  # up to so many rows
 LEAST_DEPTH = min(trees.max_treedepth for trees in CUT.values())
 
@@ -46,7 +46,7 @@ LEAST_DEPTH = min(trees.max_treedepth for trees in CUT.values())
 def trees_of(model: Model, k: int, rows: int) -> Trees:
     """Return what ``auto`` means of a model in k dimensions of the weights, with so many rows."""
     if model.moves in ("directions", "both"):
-        return WHOLE if model.config.subspace.dimension <= FLAT else BENT
+        return WHOLE if k <= FLAT * len(model.network.parts) else BENT
     if not are_cut(model, k):
         return WHOLE
     return next((trees for most, trees in CUT.items() if rows <= most), Trees(0.9, 10))
