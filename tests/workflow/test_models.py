@@ -14,6 +14,8 @@ from support.toolchain import compile_as_users_do
 # Training rounds differently on another processor, which moves the subspace a little: a
 # coefficient's posterior mean may move by this share of its posterior sd.
 TRAINING_NOISE = 0.2
+# Where several trainings are pooled, their number is small and half of the variance between them.
+TRAININGS_NOISE = 2.0
 
 EVERYDAY = "diabetes"  # the model that `make test` fits; `make test-all` fits all
 folders = pytest.mark.parametrize("folder", model_folders(), ids=lambda folder: folder.name)
@@ -55,7 +57,7 @@ def test_the_model_converges_to_its_reference(folder, toolchain, tmp_path, monke
             assert np.all(draws == expected["mean"])
             continue
         limit = Z * np.hypot(mcse(draws, "mean"), expected["mcse"])
-        limit += TRAINING_NOISE * expected["sd"]
+        limit += (TRAININGS_NOISE if fit.run.parts else TRAINING_NOISE) * expected["sd"]
         assert abs(draws.mean() - expected["mean"]) < limit, name
 
 
