@@ -96,5 +96,5 @@ def of_r(table: str) -> pd.DataFrame:
 if __name__ == "__main__":
     for make in (diabetes, anes96, fair, flights, veteran, closed_form, additive):
         make().to_csv(HERE / make.__name__ / "data.csv", index=False)
-    same = {"method": "gzip", "mtime": 0}  # bytes whenever it is packed
-    diamonds().to_csv(HERE / "diamonds" / "data.csv.gz", index=False, compression=same)
+    packed = {"method": "gzip", "mtime": 0}  # the same bytes whenever it is run
+    diamonds().to_csv(HERE / "diamonds" / "data.csv.gz", index=False, compression=packed)

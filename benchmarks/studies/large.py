@@ -22,9 +22,7 @@ CONTENDERS = ("defaults", "bde", "deep-ensemble", "gam", "glm")
 INTRODUCTION = """\
 The simulated data, contenders and figures of [Do the intervals hold the
 truth?](study-coverage.md), with N of 5,000 and 20,000 rows. Where all weights do not fit the
-budget, the defaults sample the span of a curve (k = 2) from each of three trainings, completed.
-They had `adapt_delta = 0.98`: with 0.95, the default, the intervals are
-[the same](constructions.md#the-completion)."""
+budget, the defaults sample the span of a curve (k = 2) from each of three trainings, completed."""
 
 
 def cells(options: Options) -> list[Cell]:

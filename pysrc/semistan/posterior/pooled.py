@@ -16,7 +16,7 @@ import numpy as np
 from semistan.errors import InputError
 from semistan.model.arrays import Array
 from semistan.model.table.rows import evenly_spaced
-from semistan.posterior.diagnostics import named_convergence, together
+from semistan.posterior.diagnostics import named_convergence, together, worst
 from semistan.posterior.effects.estimates import estimates
 from semistan.posterior.options import check_interval
 from semistan.posterior.posterior import Posterior
@@ -57,8 +57,7 @@ def pooled(posteriors: Sequence[Posterior], interval: float = 0.95) -> pd.DataFr
         draws = _in_equal_parts([each.interpreted[name].ravel() for each in posteriors])
         each_table = [named_convergence(posterior, name) for posterior in posteriors]
         figures = together(each_table, [1.0] * len(posteriors))
-        largest = float(np.max([each.rhat for each in each_table]))
-        last = (largest, figures.bulk_ess, figures.tail_ess, missing_share(draws))
+        last = (worst(each_table).rhat, figures.bulk_ess, figures.tail_ess, missing_share(draws))
         lines.append(
             {"variable": name}
             | {k: float(x[0]) for k, x in estimates(draws.reshape(-1, 1), interval).items()}

@@ -16,6 +16,7 @@ from semistan.infer.backends.backend import Backend
 from semistan.infer.backends.local import LOCAL
 from semistan.infer.cmdstan.toolchain import Toolchain
 from semistan.model.table.rows import Rows
+from semistan.posterior.agreement import agreement
 from semistan.posterior.diagnostics import diagnose, eta_convergence, named_convergence, worst
 from semistan.posterior.posterior import Mixture, Posterior, SubspacePosterior, read_posterior
 from semistan.posterior.predictive import log_lik
@@ -108,7 +109,10 @@ def _elpd(posterior: Posterior, row: Rows) -> float:
 def _judge(posterior: Posterior, rows: Rows, left_out: int, say: Say) -> None:
     """Say which diagnostics failed without a row."""
     judged = worst([named_convergence(posterior, name) for name in posterior.identified])
-    checks = diagnose(posterior, judged, eta_convergence(posterior, rows))
+    agreed = agreement(posterior, rows)
+    checks = diagnose(
+        posterior, judged, eta_convergence(posterior, rows), between=agreed.eta if agreed else 0.0
+    )
     failed = [f"{check.name} ({check.finding})" for check in checks if not check.passed]
     if failed:
         say(f"warning: without row {left_out + 1}, a diagnostic failed: {'; '.join(failed)}")
