@@ -14,7 +14,7 @@ from support.drawn import random_draws
 from support.small import small_config, small_frame
 from support.untrained import random_bundle
 
-N, M, TIMES = 2000, 100, 4000
+N, M, TIMES = 2000, 500, 4000
 
 
 def quick_and_exact(error):

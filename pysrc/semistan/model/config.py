@@ -135,8 +135,8 @@ class TrainConfig(Section):
     ``batch_size = 0`` means full batches up to 4096 rows, else batches of 1024. ``steps`` is how
     many optimiser steps a training takes at the most: where the rows make epochs longer, these are
     fewer. ``steps = "auto"`` is one for each row of a table, from 20,000 to 60,000, and 20,000 for
-    images (``subspace/steps.py``). ``learning_rate = "auto"`` is 0.005 in full batches and for images, and 0.01 in batches
-    of a table: their steps are fewer.
+    images (``subspace/steps.py``). ``learning_rate = "auto"`` is 0.005 in full batches and for
+    images, and 0.01 in batches of a table: their steps are fewer.
     """
 
     epochs: int = Field(default=3000, ge=1, le=10**9)
