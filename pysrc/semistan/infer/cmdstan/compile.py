@@ -190,8 +190,8 @@ def _own_main(main: str, toolchain: Toolchain) -> Path:
 def _make_program(folder: Path, toolchain: Toolchain, kernel: Kernel, own: Path | None) -> None:
     """Compile the program in a folder, and link it to CmdStan's main program and to one of ours.
 
-    For the second link, make keeps the object file that it would remove (``RM``), and compiles
-    nothing (``COMPILE.cpp``).
+    For the second link, make keeps the object file that it would remove (``RM``; in newer
+    releases, ``KEEP_OBJECT``), and compiles nothing (``COMPILE.cpp``).
     """
     with in_plain_path(folder) as plain:
         headers = [plain / name for name in _headers(kernel)]
@@ -200,7 +200,7 @@ def _make_program(folder: Path, toolchain: Toolchain, kernel: Kernel, own: Path 
         if own is None:
             _make(folder, toolchain, (executable,), header)
             return
-        _make(folder, toolchain, ("RM=:", executable), header)
+        _make(folder, toolchain, ("RM=:", "KEEP_OBJECT=true", executable), header)
         first = executable.rename(plain / "by_cmdstan")
         with in_plain_path(own.parent) as place:
             settings = (f"CMDSTAN_MAIN={place / own.name}", "COMPILE.cpp=:")
