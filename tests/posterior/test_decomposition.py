@@ -85,8 +85,8 @@ def test_correlated_inputs_of_a_linear_function_share_their_covariances():
     U = np.random.default_rng(6).multivariate_normal(np.zeros(3), C, N)
     found = analysed(U, U @ b)
     exact = b * (np.cov(U.T) @ b) / (b @ np.cov(U.T) @ b)
-    assert found.shares[:3, 0] == pytest.approx(exact, abs=1e-7)
-    assert found.deviations[:3, 0] == pytest.approx(np.abs(b) * U.std(axis=0), rel=1e-6)
+    assert found.shares[:3, 0] == pytest.approx(exact, abs=1e-5)
+    assert found.deviations[:3, 0] == pytest.approx(np.abs(b) * U.std(axis=0), rel=1e-4)
 
 
 def test_the_product_of_correlated_inputs():
@@ -152,6 +152,19 @@ def posterior_of(formula, frame=None, n=200, **settings):
     return SubspacePosterior(bundle, random_draws(bundle)), frame
 
 
+@pytest.mark.parametrize(("n", "noise"), [(400, 0.05), (400, 0.02), (4000, 0.02)])
+def test_inputs_that_nearly_determine_one_another_have_no_large_components_that_cancel(n, noise):
+    generator = np.random.default_rng(1)
+    u, v = generator.normal(size=(2, n))
+    w = u + v + noise * generator.normal(size=n)
+    f = np.tanh(2 * u) * (1 + v / 2) + np.sin(w)
+    found = analysed(np.stack([u, v, w], axis=1), f, 6, 3)
+    assert (found.shares > -0.05).all()
+    assert (found.deviations < f.std()).all()
+    assert found.shares[:3].sum() == pytest.approx(1 - found.beyond.item(), abs=0.25)
+    assert found.shares.sum() + found.rest.item() == pytest.approx(1)
+
+
 def decomposed(posterior, frame, **options):
     return decompose(posterior, frame, generator=np.random.default_rng(1), **options)
 
@@ -162,7 +175,7 @@ def test_a_network_without_hidden_layers_is_additive():
     assert found.components[:3] == ("u", "v", "g")
     assert found.analysis.beyond.max() < 1e-6
     assert found.additive() == 1
-    assert found.totals()["Estimate"].tolist() == pytest.approx([1, 0, 0, 0], abs=1e-6)
+    assert found.totals()["Estimate"].tolist() == pytest.approx([1, 0, 0, 0], abs=1e-4)
     assert found.table()["Estimate"].sum() == pytest.approx(1)
 
 
@@ -255,6 +268,6 @@ def test_components_and_their_sum_at_rows_are_the_function():
     found = analysed(U, f, 6, 6)
     parts = [found.component(0, [U[:, 0]]), found.component(1, [U[:, 1]])]
     parts.append(found.component(2, list(U.T)))
-    assert sum(parts)[0] == pytest.approx(f - f.mean(), abs=0.05)
+    assert sum(parts)[0] == pytest.approx(f - f.mean(), abs=0.1)
     assert [part.std() for part in parts] == pytest.approx(found.deviations[:, 0])
     assert parts[0] @ parts[2].T / 500 == pytest.approx(0, abs=1e-6)

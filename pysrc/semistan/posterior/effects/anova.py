@@ -17,6 +17,11 @@ the rest if that is like noise. A share is therefore computed with components th
 without the row at which they are evaluated, which the row's leverage gives in closed form (Kline,
 Saggio and Soelvsten, 2020). What functions of single inputs take of those of pairs is given back in
 the same way.
+
+Where inputs nearly determine one another, components that are large and cancel fit as well as small
+ones. A ridge decides for the small ones. It is applied to f and then to what is left of it, TIMES
+times in all (iterated Tikhonov regularisation): what functions of variance v tell apart loses a
+share of (RIDGE / (RIDGE + v))^TIMES, 1e-8 where v is 1 and most where v is far below RIDGE.
 """
 
 from __future__ import annotations
@@ -31,7 +36,8 @@ from semistan.density.pieces import pieces_of
 from semistan.model.arrays import Array, Index
 from semistan.posterior.effects.input_basis import Basis
 
-RIDGE = 1e-9  # of the functions' Gram matrix with unit diagonal: divides what cannot be told apart
+TINY = 1e-9  # keeps moments of functions that depend on each other invertible
+RIDGE, TIMES = 1e-2, 4  # of moments with unit diagonal; divides what can hardly be told apart
 VANISHED = 1e-8  # share of a product's variance below which nothing of it is left
 MOST_LEVERAGE = 0.95  # beyond which a row is counted as if it had this
 CHUNK = 2_000_000  # residuals held at a time
@@ -111,13 +117,16 @@ class Projection:
         What makes the products of a pair orthogonal to the functions of each of its inputs.
     scale : array, shape (p,)
         What makes the variance of Z lift 1; 0 where there is nothing left of a product.
+    moments : array, shape (p, p)
+        Of Z lift scale.
     factor : array, shape (p, p)
-        Cholesky's, of the moments of Z lift scale.
+        Cholesky's, of these with the ridge.
     """
 
     space: Space
     lift: Array
     scale: Array
+    moments: Array
     factor: Array
 
     def solve(self, cross: Array) -> Array:
@@ -125,7 +134,11 @@ class Projection:
         from scipy.linalg import cho_solve
 
         by = self.scale[:, None]
-        return np.asarray(by * cho_solve((self.factor, True), by * cross))
+        found = np.zeros_like(cross)
+        for _ in range(TIMES):
+            left = by * cross - self.moments @ found
+            found += cho_solve((self.factor, True), left)
+        return np.asarray(by * found)
 
 
 def project(space: Space, moments: Array) -> Projection:
@@ -135,15 +148,16 @@ def project(space: Space, moments: Array) -> Projection:
     lift = np.eye(len(moments))
     for pair in range(len(space.pairs)):
         below, own = space.below(pair), space.of_pair(pair)
-        block = moments[np.ix_(below, below)] + RIDGE * np.eye(len(below))
+        block = moments[np.ix_(below, below)] + TINY * np.eye(len(below))
         lift[below, own] = -cho_solve(cho_factor(block, lower=True), moments[below, own])
     lifted = lift.T @ moments @ lift
     variance = np.diag(lifted)
     kept = variance > VANISHED * np.diag(moments)
     scale = np.where(kept, 1 / np.sqrt(np.where(kept, variance, 1.0)), 0.0)
     unit = scale[:, None] * lifted * scale
-    np.fill_diagonal(unit, 1 + RIDGE)
-    return Projection(space, lift, scale, cholesky(unit, lower=True))
+    np.fill_diagonal(unit, 1)
+    factor = cholesky(unit + RIDGE * np.eye(len(unit)), lower=True)
+    return Projection(space, lift, scale, unit, factor)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
