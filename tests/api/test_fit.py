@@ -63,12 +63,12 @@ def test_verbs_are_the_functions_of_their_names(fit):
         (fit.comparisons("x"), semistan.comparisons(fit.run, "x")),
         (fit.importance(new, variables="u"), semistan.importance(fit, new, variables=["u"])),
         (fit.draws(), semistan.draws(fit)),
-        (fit.hypothesis("b_x > 0").table, semistan.hypothesis(fit, "b_x > 0").table),
+        (fit.hypothesis("b_x > 0").table(), semistan.hypothesis(fit, "b_x > 0").table()),
         (fit.effect("u").table(), semistan.effect(fit, "u").table()),
         (fit.pp_check().table(), semistan.pp_check(fit).table()),
         (fit.sensitivity(), semistan.sensitivity(fit)),
         (fit.loo().table(), semistan.loo(fit).table()),
-        (fit.bayes_r2().table, semistan.bayes_r2(fit).table),
+        (fit.bayes_r2().table(), semistan.bayes_r2(fit).table()),
     ):
         assert one.equals(other)
     assert fit.marginal("x").equals(fit.slopes("x"))

@@ -88,7 +88,7 @@ def judged(one, rows, *texts, **options):
 
 def test_one_sided_hypotheses_have_the_probabilities_and_bounds_of_the_normal():
     one, rows = posterior()
-    found = judged(one, rows, "b_x1 > 0.1", "2 * b_x1 < 1", rope=(-0.1, 0.1)).table
+    found = judged(one, rows, "b_x1 > 0.1", "2 * b_x1 < 1", rope=(-0.1, 0.1)).table()
     exact = stats.norm(0.2, 0.4)
     line = found.loc[0]
     assert line["Hypothesis"] == "b_x1 > 0.1"
@@ -106,7 +106,7 @@ def test_one_sided_hypotheses_have_the_probabilities_and_bounds_of_the_normal():
 
 def test_the_evidence_ratio_of_equality_is_that_of_savage_and_dickey():
     one, rows = posterior()
-    line = judged(one, rows, "b_x1 = 0").table.loc[0]
+    line = judged(one, rows, "b_x1 = 0").table().loc[0]
     exact = stats.norm.pdf(0, 0.3, 0.4) / stats.norm.pdf(0, 0, 2)
     assert line["Evid.Ratio"] == pytest.approx(exact, rel=0.1)
     assert line["Post.Prob"] == pytest.approx(exact / (1 + exact), abs=0.03)
@@ -127,10 +127,10 @@ def test_a_density_at_0_is_that_of_the_draws():
 def test_where_0_is_far_there_is_no_evidence_ratio():
     one, rows = posterior(mean=20)
     found = judged(one, rows, "b_x1 == 0", "b_x1 > 0")
-    assert np.isnan(found.table.loc[0, "Evid.Ratio"])
+    assert np.isnan(found.table().loc[0, "Evid.Ratio"])
     assert "No evidence ratio of 'b_x1 = 0': fewer than 10 posterior draws" in found.notes[0]
-    assert found.table.loc[0, "P(d > 0)"] == 1
-    assert found.table.loc[1, "Evid.Ratio"] == np.inf
+    assert found.table().loc[0, "P(d > 0)"] == 1
+    assert found.table().loc[1, "Evid.Ratio"] == np.inf
     assert "within the subspace" in found.notes[-1]
 
 
@@ -138,14 +138,14 @@ def test_draws_that_are_not_the_posteriors_have_no_evidence_ratio():
     one, rows = posterior()
     one = replace(one, draws=replace(one.draws, reservations=("T = 2",)))
     found = judged(one, rows, "b_x1 = 0")
-    assert np.isnan(found.table.loc[0, "Evid.Ratio"])
+    assert np.isnan(found.table().loc[0, "Evid.Ratio"])
     assert any(note.startswith("Not the posterior: T = 2") for note in found.notes)
 
 
 def test_of_a_mixture_draws_are_pooled():
     (one, rows), (other, _) = posterior(), posterior(mean=-0.2)
     mixed = Mixture((one, other))
-    line = judged(mixed, rows, "b_x1 > 0").table.loc[0]
+    line = judged(mixed, rows, "b_x1 > 0").table().loc[0]
     share = (stats.norm.sf(0, 0.3, 0.4) + stats.norm.sf(0, -0.2, 0.4)) / 2
     assert line["Post.Prob"] == pytest.approx(share, abs=1e-3)
     assert line["Estimate"] == pytest.approx(0.05, abs=1e-3)

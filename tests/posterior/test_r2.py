@@ -58,7 +58,7 @@ def test_r2_and_shares_are_their_definition(name):
     expected = [
         var(mu[s]) / (var(mu[s]) + np.average(variance[s], weights=weight)) for s in range(40)
     ]
-    line = found.table.set_index("measure").loc["R2"]
+    line = found.table().set_index("measure").loc["R2"]
     assert line["Estimate"] == pytest.approx(np.mean(expected), rel=1e-9)
     assert line["u-95% CI"] == pytest.approx(np.quantile(expected, 0.975), rel=1e-9)
     parts = found.parts.set_index("part")
@@ -82,7 +82,7 @@ def test_chunks_of_rows_change_nothing(monkeypatch):
     whole = judged(one, rows)
     monkeypatch.setattr("semistan.posterior.predictive.CHUNK_PREDICTIONS", 500)
     pieces = judged(one, rows)
-    for name in ("table", "parts"):
+    for name in ("measures", "parts"):
         found, expected = (getattr(each, name).iloc[:, 1:].to_numpy() for each in (pieces, whole))
         assert found == pytest.approx(expected, rel=1e-8)
 
@@ -96,7 +96,7 @@ def test_a_family_without_a_variance_has_that_of_the_residuals(monkeypatch):
     without = replace(bundle.family, variance=None)
     monkeypatch.setattr(Posterior, "family", property(lambda _: without))
     found = judged(one, rows)
-    assert found.table.loc[0, "Estimate"] == pytest.approx(expected.mean(), rel=1e-9)
+    assert found.table().loc[0, "Estimate"] == pytest.approx(expected.mean(), rel=1e-9)
     assert "that of the residuals" in found.notes[0]
 
 
@@ -133,8 +133,8 @@ def test_of_a_mixture_draws_are_pooled_and_an_approximation_has_no_loo():
     one, other = random_bundle("poisson"), random_bundle("poisson", seed=1)
     members = [SubspacePosterior(bundle, random_draws(bundle)) for bundle, _ in (one, other)]
     rows = one[1]
-    pooled = np.mean([judged(each, rows).table.loc[0, "Estimate"] for each in members])
-    found = judged(Mixture(tuple(members)), rows).table
+    pooled = np.mean([judged(each, rows).table().loc[0, "Estimate"] for each in members])
+    found = judged(Mixture(tuple(members)), rows).table()
     assert found.loc[0, "Estimate"] == pytest.approx(pooled)
     assert list(found["measure"]) == ["R2", "LOO-R2"]
 

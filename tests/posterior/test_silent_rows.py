@@ -125,9 +125,9 @@ def test_their_transform_is_by_the_posterior_as_it_is(several):
 def test_r2_and_scores_leave_them_out(several):
     posterior, rows, others, _ = several
     found, expected = (r2(posterior, x, generator=np.random.default_rng(1)) for x in (rows, others))
-    first, wanted = (each.table["Estimate"][0] for each in (found, expected))
+    first, wanted = (each.table()["Estimate"][0] for each in (found, expected))
     assert first == pytest.approx(wanted)
-    assert found.table["Estimate"][1] == pytest.approx(expected.table["Estimate"][1], abs=0.02)
+    assert found.table()["Estimate"][1] == pytest.approx(expected.table()["Estimate"][1], abs=0.02)
     named = posterior.family
     seen, alone = (
         {item.name: item.value for item in scores(named, pointwise(posterior, each, generator=g))}

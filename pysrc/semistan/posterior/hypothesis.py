@@ -56,13 +56,17 @@ class Hypothesis:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hypotheses:
-    """What a posterior says of hypotheses: a table, and sentences on how to read it."""
+    """What a posterior says of hypotheses: a line for each, and sentences on how to read them."""
 
-    table: pd.DataFrame
+    lines: pd.DataFrame
     notes: tuple[str, ...]
 
     def __repr__(self) -> str:
-        return "\n".join([table_text(self.table), "", *self.notes]).rstrip()
+        return "\n".join([table_text(self.lines), "", *self.notes]).rstrip()
+
+    def table(self) -> pd.DataFrame:
+        """Return the lines."""
+        return self.lines
 
 
 def parse_hypothesis(text: str) -> Hypothesis:

@@ -310,7 +310,7 @@ def loo_obstacle(fitted: Any) -> dict[str, Any]:
 
 def r2(fitted: Any, interval: float) -> list[dict[str, Any]]:
     """Return R2 and LOO-R2."""
-    return columns_of(fitted.bayes_r2(interval=interval).table)
+    return columns_of(fitted.bayes_r2(interval=interval).table())
 
 
 def resume(fitted: Any, more: int | None, progress: bool) -> Any:

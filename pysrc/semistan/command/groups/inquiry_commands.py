@@ -44,7 +44,7 @@ def hypothesis(
     from semistan.workflow import criticise
 
     found = criticise.hypothesis(run, hypotheses, interval=interval, rope=_range(rope), seed=seed)
-    reply.table(found.table)
+    reply.table(found.table())
     screen.say_all(found.notes)
 
 

@@ -82,7 +82,7 @@ def _explained_variance(run: "Run", interval: float, seed: int, reply: Reply) ->
     from semistan.workflow.criticise import bayes_r2
 
     found = bayes_r2(run, interval=interval, seed=seed)
-    reply.tables({"r2": found.table, "parts": found.parts})
+    reply.tables({"r2": found.table(), "parts": found.parts})
     screen.say_all(found.notes)
 
 

@@ -58,7 +58,7 @@ class R2:
 
     Attributes
     ----------
-    table : pandas.DataFrame
+    measures : pandas.DataFrame
         ``measure`` (``R2`` and ``LOO-R2``), estimate, error and interval.
     parts : pandas.DataFrame
         ``part`` of the linear predictor, its share with error and interval, and ``alone``.
@@ -66,13 +66,17 @@ class R2:
         How the residual variance was found, and what is left out.
     """
 
-    table: pd.DataFrame
+    measures: pd.DataFrame
     parts: pd.DataFrame
     notes: tuple[str, ...]
 
     def __repr__(self) -> str:
-        tables = (table_text(self.table), table_text(self.parts))
+        tables = (table_text(self.measures), table_text(self.parts))
         return "\n\n".join([*tables, "\n".join(self.notes)])
+
+    def table(self) -> pd.DataFrame:
+        """Return the measures."""
+        return self.measures
 
 
 def r2(
