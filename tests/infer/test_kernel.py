@@ -21,12 +21,16 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize(
     "flags",
     [
-        ["-std=c++14", "-O3"],
-        ["-std=c++17", "-O3", "-DSEMISTAN_RUN=two::run_blocks<4>"],
-        ["-std=c++17", "-O1", "-g", "-DSEMISTAN_RUN=four::run_blocks<4>",
-         "-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
+        pytest.param(["-std=c++14", "-O3"], id="C++14, best instruction set"),
+        pytest.param(
+            ["-std=c++17", "-O3", "-DSEMISTAN_RUN=two::run_blocks<4>"], id="C++17, portable"
+        ),
+        pytest.param(
+            ["-std=c++17", "-O1", "-g", "-DSEMISTAN_RUN=four::run_blocks<4>",
+             "-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
+            id="sanitizers", marks=pytest.mark.slow,
+        ),
     ],
-    ids=["C++14, best instruction set", "C++17, portable", "sanitizers"],
 )  # fmt: skip
 @pytest.mark.lengthy
 def test_functions_to_4_ulp_and_the_pass_to_a_naive_loop(flags, tmp_path):

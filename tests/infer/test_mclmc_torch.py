@@ -188,7 +188,7 @@ def sampled(bundle, rows, folder, options=SHORT, **settings):
     return columns_of(folder, options.chains)
 
 
-@pytest.mark.lengthy
+@pytest.mark.slow
 def test_its_predictors_are_those_of_elliptical_slice_sampling(tmp_path):
     bundle, rows = random_bundle("gaussian", hidden=(2,), k=2, priors=PRIORS)
     found = []

@@ -28,7 +28,6 @@ def value(code, names):
     return None
 
 
-@pytest.mark.lengthy
 @pytest.mark.cmdstan
 def test_every_chunk_of_the_report_runs(tmp_path, monkeypatch, capsys):
     text = (ROOT / "docs" / "report.qmd").read_text("utf-8")
