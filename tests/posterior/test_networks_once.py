@@ -104,18 +104,18 @@ def test_marginal_effects_and_importance_compute_networks_for_their_own_columns(
     assert computed == {"mu": 1 + 5, "sigma": 1}
 
 
-def test_networks_at_other_inputs_are_computed(computed):
+def test_networks_at_other_inputs_are_computed_and_at_some_of_the_rows_are_not(computed):
     posterior, frame = one(), small_frame()
     rows, others = (
         apply_design(posterior.design, some, response=False)
         for some in (frame, frame.assign(u=frame["u"] + 0.1))
     )
     known = posterior.knowing(rows, ["mu", "sigma"])
-    for some in (others, rows.first(7), rows):
+    for some in (others, rows.first(7), rows.take(np.array([9, 3, 3])), rows):
         for name in (None, "sigma"):
             found = posterior_linpred(known, some, dpar=name)
             assert np.array_equal(found, posterior_linpred(posterior, some, dpar=name))
-    assert computed == {"mu": 1 + 2 + 3, "sigma": 1 + 1 + 3}
+    assert computed == {"mu": 1 + 1 + 4, "sigma": 1 + 4}
 
 
 def test_an_engine_of_the_users_computes_eta_each_time(computed):

@@ -95,8 +95,8 @@ class Posterior(Protocol):
         """Compute the networks of some predictors at these rows, once.
 
         The posterior that is returned answers as this one does, without computing them again where
-        rows have the same inputs of these networks. An engine other than the default one computes
-        eta each time.
+        rows have inputs of these networks that are among these. An engine other than the default
+        one computes eta each time.
 
         Parameters
         ----------
@@ -297,9 +297,7 @@ class SubspacePosterior(Posterior):
 
     def network(self, rows: Rows, name: str = MEAN) -> Array:
         """Return draws (S, N) of what networks add to a predictor."""
-        return _joined(
-            [network_draws(bundle, draws, rows, name) for bundle, draws, _ in self._by_network]
-        )
+        return _joined([network_draws(*own, rows, name) for own in self._by_network])
 
     def parameters(self, rows: Rows) -> dict[str, Array]:
         """Return draws of the dispersion parameters."""
@@ -322,8 +320,8 @@ class SubspacePosterior(Posterior):
         used = [name for name in names if self.engine is None or name != MEAN]
         if not used:
             return self
-        networks = by_network(self.bundle, self.draws)
-        return replace(self, known=tuple(network_outputs_at(*own, rows, used) for own in networks))
+        known = tuple(network_outputs_at(*own, rows, used) for own in self._by_network)
+        return replace(self, known=known)
 
     def thin(self, size: int) -> SubspacePosterior:
         """Keep about ``size`` draws."""

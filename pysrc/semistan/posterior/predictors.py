@@ -51,19 +51,26 @@ class NetworkOutputs:
     outputs: dict[str, Array]
 
     def at(self, networks: Networks, U: Array, name: str) -> Array | None:
-        """Return a predictor's at inputs U, if those of its networks are the same; else none."""
+        """Return a predictor's at inputs U, if its networks' inputs are among these; else none."""
+        outputs = self.outputs.get(name)
+        if outputs is None:
+            return None
         columns = _inputs_of(networks, name)
-        same = len(U) == len(self.U) and np.array_equal(U[:, columns], self.U[:, columns])
-        return self.outputs.get(name) if same else None
+        known, asked = self.U[:, columns], U[:, columns]
+        if len(known) == len(asked) and np.array_equal(known, asked):
+            return outputs
+        places = {row.tobytes(): i for i, row in enumerate(known)}
+        found = [places.get(row.tobytes(), -1) for row in asked]
+        return None if -1 in found else outputs[:, found]
 
 
 def network_outputs_at(
-    bundle: Bundle, draws: Draws, rows: Rows, names: Iterable[str]
+    bundle: Bundle, draws: Draws, known: NetworkOutputs | None, rows: Rows, names: Iterable[str]
 ) -> NetworkOutputs:
-    """Compute the networks of the named predictors at some rows."""
-    U = rows.U
-    bundle, rows = at_features(bundle, rows)
-    return NetworkOutputs(U, {name: _network(bundle, draws, rows, name) for name in names})
+    """Compute the networks of the named predictors at some rows, unless they are known."""
+    return NetworkOutputs(
+        rows.U, {name: _output(bundle, draws, rows, name, known) for name in names}
+    )
 
 
 def _inputs_of(networks: Networks, name: str) -> list[int]:
@@ -108,10 +115,12 @@ def predictor_draws(
     return eta + _rest(bundle.design.mean, draws, rows)
 
 
-def network_draws(bundle: Bundle, draws: Draws, rows: Rows, name: str) -> Array:
+def network_draws(
+    bundle: Bundle, draws: Draws, known: NetworkOutputs | None, rows: Rows, name: str
+) -> Array:
     """Return draws (S, N) of what networks add to a predictor, in its units; ``mu`` is eta."""
     scale = bundle.units.eta_scale if name == MU else 1.0
-    return np.asarray(scale * _output(bundle, draws, rows, name, None))
+    return np.asarray(scale * _output(bundle, draws, rows, name, known))
 
 
 def parameter_draws(

@@ -10,6 +10,7 @@ from semistan.model.bundle import Bundle
 from semistan.model.config import SampleConfig
 from semistan.model.formula.formula import Formula, parse_formula
 from semistan.model.table.rows import Rows
+from semistan.posterior.effects.columns import spared
 from semistan.posterior.manifest import Manifest
 from semistan.posterior.posterior import Posterior
 from semistan.posterior.run import Run
@@ -19,6 +20,8 @@ from semistan.posterior.summary import Summary
 
 if TYPE_CHECKING:
     import pandas as pd
+
+MOST_OUTPUTS = 100_000_000  # draws times rows, of 8 bytes, that are held for a page
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,11 +113,17 @@ class Results:
 def results_of(
     run: Run, posterior: Posterior, summary: Summary, comparisons: tuple[Comparison, ...] = ()
 ) -> Results:
-    """Read what else a page needs from a run's folder."""
+    """Read what else a page needs from a run's folder.
+
+    The networks are computed at the training rows once for the whole page, where that fits.
+    """
+    rows, networks = run.rows(), spared(posterior.design, ())
+    if len(networks) * posterior.size * len(rows) <= MOST_OUTPUTS:
+        posterior = posterior.knowing(rows, networks)
     return Results(
         posterior=posterior,
         summary=summary,
-        rows=run.rows(),
+        rows=rows,
         table=run.table(),
         program=(run.path / "program.stan").read_text("utf-8"),
         manifest=run.manifest,
