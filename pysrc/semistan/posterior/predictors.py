@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from hashlib import blake2b
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -41,36 +42,43 @@ class NetworkOutputs:
 
     Attributes
     ----------
-    U : array, shape (N, Q)
-        The inputs of all networks at these rows.
     outputs : dict of arrays, shape (S, N)
         By predictor, the sum of its networks' outputs in each draw.
+    places : dict of dicts
+        By predictor, in which of the rows its networks have inputs, by a digest of these.
     """
 
-    U: Array
     outputs: dict[str, Array]
+    places: dict[str, dict[bytes, int]]
 
     def at(self, networks: Networks, U: Array, name: str) -> Array | None:
         """Return a predictor's at inputs U, if its networks' inputs are among these; else none."""
-        outputs = self.outputs.get(name)
-        if outputs is None:
+        if name not in self.outputs:
             return None
-        columns = _inputs_of(networks, name)
-        known, asked = self.U[:, columns], U[:, columns]
-        if len(known) == len(asked) and np.array_equal(known, asked):
-            return outputs
-        places = {row.tobytes(): i for i, row in enumerate(known)}
-        found = [places.get(row.tobytes(), -1) for row in asked]
-        return None if -1 in found else outputs[:, found]
+        places, outputs = self.places[name], self.outputs[name]
+        found = [places.get(each, -1) for each in _digests(networks, U, name)]
+        if -1 in found:
+            return None
+        return outputs if found == list(range(outputs.shape[1])) else outputs[:, found]
 
 
 def network_outputs_at(
     bundle: Bundle, draws: Draws, known: NetworkOutputs | None, rows: Rows, names: Iterable[str]
 ) -> NetworkOutputs:
     """Compute the networks of the named predictors at some rows, unless they are known."""
-    return NetworkOutputs(
-        rows.U, {name: _output(bundle, draws, rows, name, known) for name in names}
-    )
+    networks = bundle.model.leading.whole
+    outputs = {name: _output(bundle, draws, rows, name, known) for name in names}
+    places = {
+        name: {each: row for row, each in enumerate(_digests(networks, rows.U, name))}
+        for name in outputs
+    }
+    return NetworkOutputs(outputs, places)
+
+
+def _digests(networks: Networks, U: Array, name: str) -> list[bytes]:
+    """Return what tells rows of a predictor's inputs apart, which may be large pictures."""
+    inputs = U[:, _inputs_of(networks, name)]
+    return [blake2b(row.tobytes(), digest_size=16).digest() for row in inputs]
 
 
 def _inputs_of(networks: Networks, name: str) -> list[int]:

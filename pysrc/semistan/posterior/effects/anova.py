@@ -115,35 +115,18 @@ class Projection:
         The components' functions Z.
     lift : array, shape (p, p)
         What makes the products of a pair orthogonal to the functions of each of its inputs.
-    scale : array, shape (p,)
-        What makes the variance of Z lift 1; 0 where there is nothing left of a product.
-    moments : array, shape (p, p)
-        Of Z lift scale.
-    factor : array, shape (p, p)
-        Cholesky's, of these with the ridge.
+    inverse : array, shape (p, p)
+        The regularised inverse of the moments of Z lift; 0 of products of which nothing is left.
     """
 
     space: Space
     lift: Array
-    scale: Array
-    moments: Array
-    factor: Array
-
-    def solve(self, cross: Array) -> Array:
-        """Return coefficients (p, S) of Z lift for moments E[lift' Z' f] (p, S)."""
-        from scipy.linalg import cho_solve
-
-        by = self.scale[:, None]
-        found = np.zeros_like(cross)
-        for _ in range(TIMES):
-            left = by * cross - self.moments @ found
-            found += cho_solve((self.factor, True), left)
-        return np.asarray(by * found)
+    inverse: Array
 
 
 def project(space: Space, moments: Array) -> Projection:
     """Prepare least squares from the moments E[Z' Z] (p, p)."""
-    from scipy.linalg import cho_factor, cho_solve, cholesky
+    from scipy.linalg import cho_factor, cho_solve
 
     lift = np.eye(len(moments))
     for pair in range(len(space.pairs)):
@@ -156,8 +139,11 @@ def project(space: Space, moments: Array) -> Projection:
     scale = np.where(kept, 1 / np.sqrt(np.where(kept, variance, 1.0)), 0.0)
     unit = scale[:, None] * lifted * scale
     np.fill_diagonal(unit, 1)
-    factor = cholesky(unit + RIDGE * np.eye(len(unit)), lower=True)
-    return Projection(space, lift, scale, unit, factor)
+    factor = cho_factor(unit + RIDGE * np.eye(len(unit)), lower=True)
+    inverse = np.zeros_like(unit)
+    for _ in range(TIMES):
+        inverse += cho_solve(factor, np.eye(len(unit)) - unit @ inverse)
+    return Projection(space, lift, scale[:, None] * inverse * scale)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -254,7 +240,7 @@ def _fitted(
     """Return coefficients (p, S) and the components' shares."""
     size, places = projection.space.size, projection.space.places
     cross = projection.lift.T @ cross[:size]
-    b = projection.solve(cross)
+    b = projection.inverse @ cross
     lifted = Z[:, :size] @ projection.lift
     lever = _levers(projection, lifted, weights)
     explained = np.stack([(b[place] * cross[place]).sum(axis=0) for place in places])
@@ -265,7 +251,7 @@ def _fitted(
 
 def _levers(projection: Projection, lifted: Array, weights: Array) -> Array:
     """Return what each component's value in a row owes to a residual there (components, N)."""
-    turned = weights[:, None] * lifted * projection.solve(lifted.T).T
+    turned = weights[:, None] * lifted * (lifted @ projection.inverse)
     lever = np.stack([turned[:, place].sum(axis=1) for place in projection.space.places])
     return np.asarray(lever * weights / (1 - np.minimum(turned.sum(axis=1), MOST_LEVERAGE)))
 
