@@ -72,4 +72,4 @@ def test_shares_of_steps_are_reported_as_in_brms():
     names = ["simo_moh1[1]", "simo_sigma_moh1[5]"]
     assert set(names) <= set(draws_table(posterior))
     found = hypotheses(posterior, rows, ["simo_moh1[1] > 0.2"], generator=np.random.default_rng(1))
-    assert found.table["Estimate"].item() == pytest.approx(columns["simo_moh1.1"].mean() - 0.2)
+    assert found.table()["Estimate"].item() == pytest.approx(columns["simo_moh1.1"].mean() - 0.2)
