@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from semistan.bundle.bundle import write_bundle
+from semistan.infer.cmdstan.toolchain import TESTED_VERSION
 from semistan.infer.scripts import r_script, shell_script
 from semistan.infer.starts import find_starts
 from semistan.model.config import SampleConfig
@@ -64,10 +65,12 @@ def test_run_sh_has_the_draws_of_semistan_sample(kernel, toolchain, tmp_path):
     complete_folder(
         again, bundle, starts.resolve(options), kernel=kernel, keep_metric=starts.keeps_metric
     )
+    # newer releases compile the two in ways that may differ in the last digit that is written
+    digit = 0 if toolchain.version == TESTED_VERSION else 1e-8
     for chain in (1, 2):
         mine, ours = (draws(path / "chains" / f"chain-{chain}.csv") for path in (folder, again))
         assert len(mine) == options.draws
-        assert np.allclose(mine, ours, rtol=1e-8, atol=1e-8)  # compiled twice, in other ways
+        assert np.allclose(mine, ours, rtol=digit, atol=digit)
 
 
 @pytest.mark.parametrize("kernel", ["stan", "cpp"])

@@ -139,11 +139,10 @@ def project(space: Space, moments: Array) -> Projection:
     scale = np.where(kept, 1 / np.sqrt(np.where(kept, variance, 1.0)), 0.0)
     unit = scale[:, None] * lifted * scale
     np.fill_diagonal(unit, 1)
-    factor = cho_factor(unit + RIDGE * np.eye(len(unit)), lower=True)
-    inverse = np.zeros_like(unit)
-    for _ in range(TIMES):
-        inverse += cho_solve(factor, np.eye(len(unit)) - unit @ inverse)
-    return Projection(space, lift, scale[:, None] * inverse * scale)
+    v, Q = np.linalg.eigh(unit)
+    v, Q = np.maximum(v, TINY), scale[:, None] * Q
+    regularised = (1 - (RIDGE / (RIDGE + v)) ** TIMES) / v
+    return Projection(space, lift, Q * regularised @ Q.T)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
