@@ -13,10 +13,11 @@
     deep-ensemble         all           no      five networks
     last-layer-laplace    not poisson   yes     laplace-torch
     gam                   all           yes     statsmodels' GLMGam
+    bam                   all           yes     mgcv's bam, in R
     glm                   all           yes     statsmodels' GLM
 
-"all" are the families of ``problem.FAMILIES``. A contender whose library is missing is left out,
-and said to be.
+"all" are the families of ``problem.FAMILIES``. A contender whose library or program is missing is
+left out, and said to be.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
+from shutil import which
 
 from common import console
+from studies.bam import bam
 from studies.bde_ensemble import bde
 from studies.networks import deep_ensemble, last_layer_laplace
 from studies.own import own_contenders
@@ -47,12 +50,15 @@ class Contender:
         What it can model.
     library : str
         The module that it needs.
+    program : str
+        The program that it needs, if any.
     """
 
     name: str
     run: Callable[[Problem], Found]
     families: tuple[str, ...] = FAMILIES
     library: str = "semistan"
+    program: str = ""
 
 
 NOT_COUNTS = ("gaussian", "bernoulli")
@@ -62,6 +68,7 @@ CONTENDERS: tuple[Contender, ...] = (
     Contender("deep-ensemble", deep_ensemble, library="torch"),
     Contender("last-layer-laplace", last_layer_laplace, NOT_COUNTS, "laplace"),
     Contender("gam", gam, library="statsmodels"),
+    Contender("bam", bam, program="Rscript"),
     Contender("glm", glm, library="statsmodels"),
 )
 
@@ -77,8 +84,10 @@ def available(names: Sequence[str] | None = None) -> list[Contender]:
     known = {contender.name: contender for contender in CONTENDERS}
     found = []
     for contender in [known[name] for name in names or known]:
-        if find_spec(contender.library):
-            found.append(contender)
+        missing = [] if find_spec(contender.library) else [contender.library]
+        missing += [contender.program] if contender.program and not which(contender.program) else []
+        if missing:
+            console.print(f"{contender.name}: left out, {missing[0]} is not installed")
         else:
-            console.print(f"{contender.name}: left out, {contender.library} is not installed")
+            found.append(contender)
     return found

@@ -18,7 +18,7 @@ LEVELS = (0.5, 0.8, 0.95)
 SETTING = ["function", "rows", "noise", "family"]
 DATA_SET = [*SETTING, "number"]
 DEFAULTS = "defaults"
-RIVALS = ("deep-ensemble", "bde", "gam")  # that the defaults should predict better than
+RIVALS = ("deep-ensemble", "bde", "gam", "bam")  # that the defaults should predict better than
 MEAN_95, LEAST_95, MEAN_50 = (0.93, 0.97), 0.88, (0.45, 0.60)  # that the defaults should have
 LEAST_PASSED = 0.95  # of the defaults' data sets
 

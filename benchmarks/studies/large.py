@@ -18,7 +18,7 @@ from studies.study import Cell, Options, Record, Study, main
 
 ROWS = (5000, 20_000)
 DATA_SETS = 3
-CONTENDERS = ("defaults", "bde", "deep-ensemble", "gam", "glm")
+CONTENDERS = ("defaults", "bde", "deep-ensemble", "bam", "glm")
 INTRODUCTION = """\
 The simulated data, contenders and figures of [Do the intervals hold the
 truth?](study-coverage.md), with N of 5,000 and 20,000 rows. Where all weights do not fit the

@@ -117,7 +117,12 @@ def _columns(rows: int, generator: np.random.Generator) -> tuple[Array, Array]:
     """Draw inputs (N, Q) and structured columns (N, P)."""
     Q = len(INPUTS)
     correlation = np.full((Q, Q), 0.3) + 0.7 * np.eye(Q)
-    scores = generator.multivariate_normal(np.zeros(Q), correlation, size=rows)
+    scores = generator.multivariate_normal(
+        np.zeros(Q),
+        correlation,
+        size=rows,
+        method="cholesky",  # the same on every processor
+    )
     u = np.sqrt(12) * (stats.norm.cdf(scores) - 0.5)
     noise = generator.normal(size=(rows, 2))
     return u, np.column_stack([0.5 * u[:, 0] + noise[:, 0], (u[:, 1] + noise[:, 1] > 0) - 0.5])
