@@ -2,8 +2,8 @@
 
 Structured columns are linear, each input has a thin plate spline of 10 functions, and fast REML
 chooses the penalties; covariates are discretised, as is meant for large tables. R writes the
-design of the new rows, the estimate and its posterior covariance; draws of the coefficients are
-normal, with sigma of gaussian responses from its scaled inverse chi distribution.
+design of the new rows, the estimate and its posterior covariance, of which coefficients are drawn
+as in ``regressions.py``.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ import tempfile
 import time
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from studies.problem import Found, Problem, predictive_density
+from studies.regressions import drawn
 
-DRAWS = 4000
 FAMILIES = {"gaussian": "gaussian()", "poisson": "poisson()", "bernoulli": "binomial()"}
 SCRIPT = """\
 suppressPackageStartupMessages(library(mgcv))
@@ -47,13 +46,7 @@ def bam(problem: Problem) -> Found:
             pd.read_csv(folder / f"{name}.csv").to_numpy().squeeze()
             for name in ("design", "estimate", "covariance", "scale")
         )
-    generator, sigma = np.random.default_rng(problem.seed), np.ones(DRAWS)
-    if facts.family == "gaussian":
-        sigma = np.sqrt(scale * df / generator.chisquare(df, size=DRAWS))
-    unscaled = generator.multivariate_normal(
-        np.zeros(len(estimate)), covariance / scale, size=DRAWS, method="eigh"
-    )
-    coefficients = estimate + sigma[:, None] * unscaled
+    coefficients, sigma = drawn(problem, estimate, covariance / scale, scale, df)
     eta = coefficients @ design.T
     return Found(
         eta=eta,

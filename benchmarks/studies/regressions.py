@@ -89,21 +89,37 @@ def _family(problem: Problem) -> Any:
     return families[problem.facts.family]()
 
 
+def drawn(
+    problem: Problem, estimate: Array, unscaled: Array, scale: float, df: float
+) -> tuple[Array, Array]:
+    """Draw coefficients (S, P), and sigma (S) of gaussian responses, 1 of others.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of which family and seed are used.
+    estimate : array, shape (P,)
+        The estimate.
+    unscaled : array, shape (P, P)
+        Its covariance matrix over the variance of a gaussian response.
+    scale, df : float
+        The estimate of that variance, and its degrees of freedom.
+    """
+    generator, sigma = np.random.default_rng(problem.seed), np.ones(DRAWS)
+    if problem.facts.family == "gaussian":
+        sigma = np.sqrt(scale * df / generator.chisquare(df, size=DRAWS))
+    centred = generator.multivariate_normal(
+        np.zeros(len(estimate)), unscaled, size=DRAWS, method="svd"
+    )
+    return estimate + sigma[:, None] * centred, sigma
+
+
 def _found(problem: Problem, fitted: Any, new: Array, started: float) -> Found:
     """Draw coefficients, those of x behind the intercept, and predict."""
-    generator, standard, facts = (
-        np.random.default_rng(problem.seed),
-        problem.standard,
-        problem.facts,
+    standard, facts = problem.standard, problem.facts
+    coefficients, sigma = drawn(
+        problem, fitted.params, fitted.normalized_cov_params, fitted.scale, fitted.df_resid
     )
-    sigma = np.ones(DRAWS)
-    if facts.family == "gaussian":
-        df = fitted.df_resid
-        sigma = np.sqrt(fitted.scale * df / generator.chisquare(df, size=DRAWS))
-    centred = generator.multivariate_normal(
-        np.zeros(len(fitted.params)), fitted.normalized_cov_params, size=DRAWS, method="svd"
-    )
-    coefficients = fitted.params + sigma[:, None] * centred
     eta = standard.eta(coefficients @ new.T)
     return Found(
         eta=eta,
