@@ -135,7 +135,7 @@ def test_warm_up_is_short_only_if_several_chains_agree():
     bundle, rows = random_bundle("gaussian", activation="identity")
     starts = find_starts(bundle, rows, SampleConfig(chains=3))
     assert starts.one_mode
-    assert starts.resolve(SampleConfig()).warmup == 300
+    assert starts.resolve(SampleConfig()).warmup == 150
     assert starts.resolve(SampleConfig(warmup=77)).warmup == 77
     assert not find_starts(bundle, rows, SampleConfig(chains=1)).one_mode
     mode = starts.found[0]
@@ -175,7 +175,7 @@ def test_a_metric_too_narrow_to_be_learnt_is_kept():
     narrow = [replace(each, inv_metric=each.inv_metric * share) for each in (mode, lower)]
     two = replace(starts, found=tuple(narrow))
     assert not two.one_mode and two.keeps_metric
-    assert two.resolve(SampleConfig()).warmup == 300
+    assert two.resolve(SampleConfig()).warmup == 150
     assert two.text(two.resolve(SampleConfig()), with_metric=True).endswith("metrics are kept")
     assert not replace(two, narrows=True).keeps_metric
     assert not replace(starts, found=()).keeps_metric

@@ -246,7 +246,7 @@ SAMPLE_FLAGS = (
     Flag("budget", ("sample.budget",), float,
          "Minutes of sampling, of each subspace, that k = auto aims to stay below.", SAMPLING),
     Flag("warmup", ("sample.warmup",), str,
-         "Warm-up iterations of each chain; auto: 300 if the metric of a mode is kept, else 1000; "
+         "Warm-up iterations of each chain; auto: 150 if the metric of a mode is kept, else 1000; "
          "500 with the diagonal metric of many dimensions.",
          SAMPLING, _number_or_auto),
     Flag("draws", ("sample.draws",), str,

@@ -28,7 +28,7 @@ from semistan.subspace.start_values import curve_values, sides
 JITTER = 0.1  # standard deviation of theta's initial values, in units of each coefficient
 WARMUP = 1000
 DIAGONAL_WARMUP = 500  # a diagonal metric needs less to be learnt
-SHORT_WARMUP = 300  # with a fixed metric, only the step size is adapted
+SHORT_WARMUP = 150  # with a fixed metric, only the step size is adapted
 SAME_DENSITY = 1.0  # nats within which two modes may be one
 SAME_PLACE = 1.0  # standard deviations within which two modes may be one
 MOST_DIMENSIONS = 2000  # of a subspace in which a mode is looked for, and of a dense metric

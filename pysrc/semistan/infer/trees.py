@@ -5,8 +5,8 @@ stiff directions, and the way by directions that the prior rules and predictions
 that is cut early gives a valid draw, and more effective draws of predictions for each gradient than
 one that turns by itself. Stiffness grows with the rows, and so does the depth. Elsewhere trees turn
 by themselves, and steps are small, as they must be where standard deviations of coefficients are
-sampled, with which the posterior narrows, and smaller yet in the span of a curve of more than two
-dimensions, in which the posterior is bent more.
+sampled, with which the posterior narrows, and smaller yet in the span of a curve, in which the
+posterior is bent and may have a second, narrow mode.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ class Trees:
 
 WHOLE = Trees(0.95, 10)
 BENT = Trees(0.98, 10)
-FLAT = 2  # dimensions of the span of each network's curve up to which the posterior bends less
 CUT = {500: Trees(0.9, 7), 1500: Trees(0.9, 8), 5000: Trees(0.9, 9)}  # up to so many rows
 LEAST_DEPTH = min(trees.max_treedepth for trees in CUT.values())
 
@@ -46,7 +45,7 @@ LEAST_DEPTH = min(trees.max_treedepth for trees in CUT.values())
 def trees_of(model: Model, k: int, rows: int) -> Trees:
     """Return what ``auto`` means of a model in k dimensions of the weights, with so many rows."""
     if model.moves in ("directions", "both"):
-        return WHOLE if k <= FLAT * len(model.network.parts) else BENT
+        return BENT
     if not are_cut(model, k):
         return WHOLE
     return next((trees for most, trees in CUT.items() if rows <= most), Trees(0.9, 10))

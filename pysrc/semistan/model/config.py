@@ -161,7 +161,7 @@ class SampleConfig(Section):
     with theta integrated out, which leaves theta given phi as it is (``"subspace"``, equation 8).
     ``chains = "auto"`` is 4, and up to 12 shorter ones where all weights move and the chains stay
     in different modes (``workflow/modes.py``).
-    ``warmup = "auto"`` is 300 iterations if the metric of a mode is kept, else
+    ``warmup = "auto"`` is 150 iterations if the metric of a mode is kept, else
     1000, and 500 for a metric that ``auto`` made diagonal. ``draws = "auto"`` is 1000 for each
     chain, 250 to 500 where several subspaces are pooled, and down to 600 where all weights could
     not be sampled within the budget otherwise. ``adapt_delta`` and
