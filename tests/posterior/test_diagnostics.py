@@ -49,6 +49,11 @@ def test_a_method_without_a_log_density_is_not_judged_by_it(drawn):
     assert not any("lp__" in name for name in checks(posterior))
 
 
+def test_chains_that_do_not_move_are_far_apart_or_tell_nothing():
+    assert convergence(np.array([[0.0], [1.0]]).repeat(100, axis=1)).rhat > 1e6
+    assert np.isnan(convergence(np.zeros((2, 100))).rhat)
+
+
 def test_each_chain_apart_is_named_with_what_moved_most():
     generator = np.random.default_rng(1)
     a, b = generator.normal(size=(2, 4, 500))

@@ -256,7 +256,8 @@ SAMPLE_FLAGS = (
     Flag("adapt_delta", ("sample.adapt_delta",), str,
          "Target acceptance rate; auto: 0.95; 0.98 in the span of a curve; 0.9 where the output "
          "layer is integrated out of more than 75 dimensions and no standard deviations or scales "
-         "are sampled.",
+         "are sampled. With auto, chains whose transitions diverge are drawn once more, with half "
+         "the distance to 1, where the budget allows it.",
          SAMPLING, _real_or_auto),
     Flag("max_treedepth", ("sample.max_treedepth",), str,
          "Maximum tree depth; auto: 10; where --adapt-delta auto is 0.9, 7 to 10 by the rows.",

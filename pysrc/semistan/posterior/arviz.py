@@ -10,6 +10,8 @@ import warnings
 from functools import cache
 from typing import Any, Literal
 
+import numpy as np
+
 from semistan.model.arrays import Array
 
 
@@ -40,7 +42,8 @@ def _arrays() -> Any:
 
 def rhat(values: Array) -> float:
     """Return the rank-normalised split Rhat of draws (C, S)."""
-    return float(_arrays().rhat(values))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return float(_arrays().rhat(values))
 
 
 def ess(values: Array, method: Literal["bulk", "tail"]) -> float:

@@ -259,7 +259,7 @@ def _divergences(posterior: Posterior) -> Check:
         "divergences",
         f"{count} of {diverging.size} transitions diverged",
         count == 0,
-        "raise adapt_delta (--adapt-delta 0.99); if they stay, choose a smaller k or a tighter "
+        "raise adapt_delta (--adapt-delta 0.995); if they stay, choose a smaller k or a tighter "
         "prior on phi",
     )
 

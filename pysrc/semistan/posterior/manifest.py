@@ -99,10 +99,11 @@ class Begun(Record):
 class Manifest(Begun):
     """What is known of a run that can be sampled.
 
-    ``weights`` are those of several subspaces, empty where they are equal, and ``warmups`` the
-    lengths of warm-up in them. ``more`` is asked for, and not there yet. ``planned`` are the draws
-    that each chain is to have if chains agree in the first part, until that is decided, and
-    ``first`` the chains of that part where others have joined them.
+    ``weights`` are those of several subspaces, empty where they are equal, ``warmups`` the lengths
+    of warm-up in them, and ``targets`` the target acceptance rates. ``more`` is asked for, and not
+    there yet. ``planned`` are the draws that each chain is to have if chains agree in the first
+    part, until that is decided, and ``first`` the chains of that part where others have joined
+    them.
     """
 
     bundle_sha256: str | list[str]
@@ -113,6 +114,7 @@ class Manifest(Begun):
     seconds: dict[str, float]
     modes: list[float] = []
     warmups: list[int] = []
+    targets: list[float] = []
     weights: list[float] = []
     planned: int | None = None
     first: int | None = None

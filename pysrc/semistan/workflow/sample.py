@@ -35,6 +35,7 @@ from semistan.workflow.compiled import toolchain_for
 from semistan.workflow.extend import agreement_text, ask_for_more, settle, with_more
 from semistan.workflow.modes import decided
 from semistan.workflow.runs import RunLike, opened
+from semistan.workflow.smaller_steps import with_smaller_steps
 from semistan.workflow.train_subspaces import going_on
 from semistan.workflow.watch import NOBODY, Watch
 
@@ -92,11 +93,15 @@ def _sampled(run: Run, toolchain: Toolchain | None, watch: Watch, backend: Backe
     """Draw what is missing, and write the results; arguments as of ``sample``."""
     for finding in set_aside(run):
         watch.say(finding)
-    if run.missing:
+    drawn = bool(run.missing)  # here: finished runs, and chains of other machines, stay
+    if drawn:
         watch.say(sampling_text(run))
     started = time.monotonic()
     try:
         draw_missing(run, toolchain, watch=watch, backend=backend)
+        if drawn:
+            run = with_smaller_steps(run, time.monotonic() - started, watch.say)
+            draw_missing(run, toolchain, watch=watch, backend=backend)
         if run.manifest.planned is not None:
             run = decided(run, watch.say)
             draw_missing(run, toolchain, watch=watch, backend=backend)
