@@ -26,9 +26,11 @@ demo: .venv/installed cmdstan
 	$(BIN)/semistan fit models/diabetes/model.toml --out runs/diabetes --overwrite
 
 test: lint cmdstan
+	-$(PYTEST) --compile -q -m "cmdstan and not (slow or tutorials or faults)"
 	$(PYTEST) -m "not (slow or tutorials or faults)"
 
 test-all: lint cmdstan
+	-$(PYTEST) --compile -q -m "cmdstan and not (tutorials or faults)"
 	$(PYTEST) -m "not (tutorials or faults)"
 
 test-r: .venv/installed-dev cmdstan

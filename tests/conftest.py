@@ -2,9 +2,31 @@ import os
 
 import pytest
 
+from support.batches import compile_noted, note_programs
 from support.toolchain import ready_toolchain, use_own_cache
 
 use_own_cache()
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--compile", action="store_true",
+        help="only compile the programs of the tests, many at a time (support/batches.py)",
+    )  # fmt: skip
+
+
+def pytest_configure(config):
+    if config.option.compile:
+        note_programs()
+
+
+def pytest_sessionfinish(session):
+    """Compile what the tests of all workers need, whatever became of them."""
+    if session.config.option.compile and not os.environ.get("PYTEST_XDIST_WORKER"):
+        ready_toolchain()
+        programs, seconds = compile_noted(session.config.option.numprocesses or 1)
+        print(f"\n{programs} programs compiled in {seconds:.0f} s")
+        session.exitstatus = pytest.ExitCode.OK
 
 
 @pytest.fixture(scope="session")

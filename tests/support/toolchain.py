@@ -17,7 +17,10 @@ from semistan.infer.cmdstan.toolchain import find_toolchain
 
 MAIN = Path(__file__).with_name("main.cpp")
 LEVEL = "1"  # values and gradients agree to 1e-9 as with 3, and compiling is cheaper
-SETTINGS = ("SEMISTAN_CACHE", "CMDSTAN_MAIN", "O")
+NO_COLLECTIONS = (
+    "--param ggc-min-expand=1000 --param ggc-min-heapsize=4000000"  # of garbage, by g++
+)
+SETTINGS = ("SEMISTAN_CACHE", "CMDSTAN_MAIN", "O", "CXXFLAGS_PROGRAM")
 HEADER = Path("stan", "model", "model_header.hpp")
 
 
@@ -28,7 +31,7 @@ def use_own_cache():
     cache = Path(given) if given else user_cache_path("semistan")
     if not cache.name.startswith("tests-"):
         cache = cache / f"tests-{salt}"
-    values = (str(cache), str(cache / "main.cpp"), LEVEL)
+    values = (str(cache), str(cache / "main.cpp"), LEVEL, NO_COLLECTIONS)
     os.environ |= dict(zip(SETTINGS, values, strict=True))
 
 
