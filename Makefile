@@ -15,6 +15,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 # The group of a test is its file if that has a fixture which all of its tests share.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
+# Tests that start processes of their own have these compile their programs.
+COMPILE := --compile -q $(addprefix --ignore=tests/,command/test_cli_fit.py infer/test_export.py faults)
 BENCHMARKS := bench-gradient bench-ess bench-metric bench-threads bench-scale bench-train \
   bench-temperature bench-baselines bench-subspaces bench-asymmetry bench-cluster
 STUDIES := study-coverage study-large study-simulation study-toy study-tables study-images study-effects
@@ -26,11 +28,11 @@ demo: .venv/installed cmdstan
 	$(BIN)/semistan fit models/diabetes/model.toml --out runs/diabetes --overwrite
 
 test: lint cmdstan
-	-$(PYTEST) --compile -q -m "cmdstan and not (slow or tutorials or faults)"
+	-$(PYTEST) $(COMPILE) -m "cmdstan and not (slow or tutorials or faults)"
 	$(PYTEST) -m "not (slow or tutorials or faults)"
 
 test-all: lint cmdstan
-	-$(PYTEST) --compile -q -m "cmdstan and not (tutorials or faults)"
+	-$(PYTEST) $(COMPILE) -m "cmdstan and not (tutorials or faults)"
 	$(PYTEST) -m "not (tutorials or faults)"
 
 test-r: .venv/installed-dev cmdstan

@@ -100,10 +100,10 @@ class Manifest(Begun):
     """What is known of a run that can be sampled.
 
     ``weights`` are those of several subspaces, empty where they are equal, ``warmups`` the lengths
-    of warm-up in them, and ``targets`` the target acceptance rates. ``more`` is asked for, and not
-    there yet. ``planned`` are the draws that each chain is to have if chains agree in the first
-    part, until that is decided, and ``first`` the chains of that part where others have joined
-    them.
+    of warm-up in them, and ``targets`` the target acceptance rates. ``smaller_steps`` says that
+    chains are to be drawn anew where transitions diverge. ``more`` is asked for, and not there yet.
+    ``planned`` are the draws that each chain is to have if chains agree in the first part, until
+    that is decided, and ``first`` the chains of that part where others have joined them.
     """
 
     bundle_sha256: str | list[str]
@@ -111,6 +111,7 @@ class Manifest(Begun):
     plan: PlanRecord
     kernel: Kernel
     keep_metric: bool
+    smaller_steps: bool = False
     seconds: dict[str, float]
     modes: list[float] = []
     warmups: list[int] = []

@@ -292,6 +292,7 @@ def create_run(
             sample=starts.resolve(options),
             modes=[mode.log_density for mode in starts.found],
             keep_metric=starts.keeps_metric,
+            smaller_steps=options.adapt_delta == "auto",
             plan=PlanRecord(**cores),
             kernel=kernel,
             seconds=timings or {},

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from semistan.infer.methods import method_of
-from semistan.infer.trees import trees_of
 from semistan.posterior.draws import read_draws
 from semistan.posterior.run import Run, recorded
 from semistan.words import count
@@ -49,8 +48,7 @@ def with_smaller_steps(run: Run, took: float, say: Say) -> Run:
 
 
 def _of_member(member: Run, run: Run, say: Say) -> Run:
-    transitions = diverged(member)
-    if not (transitions and _is_open(member)):
+    if not member.manifest.smaller_steps or not (transitions := diverged(member)):
         return member
     before = float(member.options.adapt_delta)
     target = smaller(before)
@@ -62,7 +60,8 @@ def _of_member(member: Run, run: Run, say: Say) -> Run:
     # The manifest follows: if this is interrupted between, the same chains are drawn once more.
     for path in member.csv_files():
         path.unlink()
-    return recorded(member, sample=member.options.model_copy(update={"adapt_delta": target}))
+    sample = member.options.model_copy(update={"adapt_delta": target})
+    return recorded(member, sample=sample, smaller_steps=False)
 
 
 def diverged(member: Run) -> int:
@@ -73,10 +72,3 @@ def diverged(member: Run) -> int:
 def smaller(target: float) -> float:
     """Return the target acceptance rate that follows: half as far from 1."""
     return round((1 + target) / 2, 4)
-
-
-def _is_open(member: Run) -> bool:
-    """Say whether the target acceptance rate is what ``auto`` means."""
-    bundle = member.bundle
-    meant = trees_of(bundle.model, bundle.subspace.k, len(member.rows())).adapt_delta
-    return bundle.config.sample.adapt_delta == "auto" and float(member.options.adapt_delta) == meant

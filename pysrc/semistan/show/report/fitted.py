@@ -203,8 +203,8 @@ def _sampling_facts(results: Results) -> Iterator[Fact]:
 
 def _nuts_facts(results: Results) -> Iterator[Fact]:
     options = results.options
-    targets = results.manifest.targets or [float(options.adapt_delta)]
-    yield Fact("Target acceptance", " or ".join(map(str, targets)))
+    targets = [*map(str, results.manifest.targets)] or [str(options.adapt_delta)]
+    yield Fact("Target acceptance", " or ".join(targets))
     yield Fact("Maximum tree depth", str(options.max_treedepth))
     kept = "kept" if results.manifest.keep_metric else "adapted during warm-up"
     start = "Gauss-Newton, at a mode in the subspace" if options.metric == "ggn" else options.metric
