@@ -53,6 +53,10 @@ class Noted:
         return self.folder.name
 
     @property
+    def compiled(self):
+        return (cache_folder() / self.key).is_dir()
+
+    @property
     def length(self):
         return (self.folder / "program.stan").stat().st_size
 
@@ -68,8 +72,8 @@ def note_programs():
     def noted(program, toolchain, kernel="stan", main=None):
         key = key_of(program, toolchain, kernel, main)
         plain = main is None and _headers() == headers  # which some tests change
-        if plain and not (cache_folder() / key).is_dir():
-            place = cache_folder() / NOTED / key
+        place = cache_folder() / NOTED / key
+        if plain and not Noted(place).compiled:
             place.mkdir(parents=True, exist_ok=True)
             (place / "program.stan").write_text(module.without_comments(program), "utf-8")
             if kernel == "cpp":
@@ -87,7 +91,8 @@ def compile_noted(at_once):
     """Compile what was noted, and return how many programs and seconds that were."""
     begun, folder = time.monotonic(), cache_folder() / NOTED
     found = map(Noted, folder.glob("*")) if LINKS.exists() else ()
-    noted = sorted(found, key=lambda item: (item.in_cpp, item.length), reverse=True)
+    missing = [item for item in found if not item.compiled]  # else, of a run that was interrupted
+    noted = sorted(missing, key=lambda item: (item.in_cpp, item.length), reverse=True)
     batches = [noted[first : first + SIZE] for first in range(0, len(noted), SIZE)]
     with ThreadPoolExecutor(at_once) as pool:
         done = sum(pool.map(_compiled, batches))
