@@ -19,6 +19,8 @@ from support import arviz_oracle
 from support.command import command_in
 from support.small import small_frame
 
+pytestmark = pytest.mark.lengthy
+
 FORMULA = "y ~ x + nn(u, v)"
 QUICK = {"method": "elliptical-slice", "hidden": (3,), "k": 2, "epochs": 5, "chains": 2,
          "warmup": 50, "draws": 100, "seed": 3}  # fmt: skip

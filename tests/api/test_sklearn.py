@@ -36,6 +36,7 @@ def test_scikit_learns_own_checks_pass(kind):
     assert len(found) > 45
 
 
+@pytest.mark.lengthy
 def test_a_formula_chooses_from_a_table_with_factors():
     X, y = regression()
     fitted = SemistanRegressor(FORMULA, **QUICK).fit(X, y)
@@ -74,6 +75,7 @@ def test_classes_are_predicted_by_their_names(names):
     assert min(order) > 1 / len(names)  # each class is the likeliest among its own rows
 
 
+@pytest.mark.lengthy
 def test_they_stand_in_pipelines_and_searches():
     X, y = np.random.default_rng(1).normal(size=(40, 3)), np.arange(40.0)
     chain = make_pipeline(StandardScaler(), SemistanRegressor(**QUICK))

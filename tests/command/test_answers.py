@@ -75,6 +75,7 @@ def folder(tmp_path_factory):
     return folder
 
 
+@pytest.mark.lengthy
 @pytest.mark.parametrize("asked", ASKED)
 def test_json_and_files_say_the_same(asked, folder, tmp_path, monkeypatch, capsys):
     command = command_in(folder, monkeypatch, capsys)

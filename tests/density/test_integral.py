@@ -73,6 +73,7 @@ def test_its_gradient_is_that_of_differences(name):
         assert float(slope) == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-5, abs=1e-5)
 
 
+@pytest.mark.lengthy
 @pytest.mark.parametrize("prior_only", [False, True])
 def test_draws_have_the_moments_of_the_conditional_distribution(prior_only):
     target, (x, *_) = made("output bias", prior_only)

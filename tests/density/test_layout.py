@@ -120,6 +120,7 @@ def test_the_gradient_at_any_state_is_that_of_the_density(family, formula):
     assert torch.linalg.eigvalsh(matrix).min() > 0
 
 
+@pytest.mark.lengthy
 def test_the_spread_that_is_found_maximises_the_likelihood_without_the_coefficients(monkeypatch):
     """A linear network and a gaussian response: everything but the spread is integrated exactly."""
     monkeypatch.setattr(geometry, "ESTIMATES", 150)

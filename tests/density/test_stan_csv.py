@@ -81,6 +81,7 @@ def test_cmdstanpy_reads_the_file(written):
     assert fit.method_variables()["n_leapfrog__"][3, 1] == 9
 
 
+@pytest.mark.lengthy
 def test_rstan_reads_the_file_without_a_warning(written):
     rscript = shutil.which("Rscript")
     if rscript is None:

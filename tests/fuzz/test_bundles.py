@@ -103,6 +103,7 @@ def try_changes(original, tmp, options):
     return accepted
 
 
+@pytest.mark.lengthy
 def test_a_changed_record_is_read_or_refused(original, tmp_path):
     assert used(original)
     try_changes(original, tmp_path, FEW)

@@ -351,6 +351,7 @@ def effects_of(bundle, draws, new, m):
     return of_terms(bundle, draws, some)
 
 
+@pytest.mark.lengthy
 def test_new_levels_have_the_covariance_of_each_draw():
     bundle, rows = random_bundle("gaussian", formula="y ~ (1 + x1 + x2 | g) + nn(u1, u2, u3)")
     draws = random_draws(bundle, chains=2, iterations=10_000)
@@ -374,6 +375,7 @@ def test_new_levels_have_the_covariance_of_each_draw():
         assert abs(slope - 1) < Z * off.std() / draws.spread[name].std() / np.sqrt(len(z)), name
 
 
+@pytest.mark.lengthy
 def test_new_levels_are_independent_and_the_same_for_all_their_rows():
     bundle, rows = random_bundle("gaussian", formula="y ~ (1 | g) + nn(u1, u2, u3)")
     draws = random_draws(bundle, chains=2, iterations=5000)
@@ -399,6 +401,7 @@ def test_a_new_level_is_the_same_beside_other_rows_and_in_any_chunk(monkeypatch)
     assert np.concatenate(chunks, axis=1) == pytest.approx(whole, rel=1e-14)
 
 
+@pytest.mark.lengthy
 def test_uncorrelated_effects_of_a_new_level_are_independent():
     bundle, rows = random_bundle("gaussian", formula="y ~ (x1 || g) + nn(u1, u2, u3)")
     draws = random_draws(bundle, chains=2, iterations=5000)

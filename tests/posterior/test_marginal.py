@@ -134,6 +134,7 @@ def test_of_a_switch_coded_0_and_1_the_slope_is_at_the_observed_values():
     assert_close(table, lines(mu * theta_of(bundle, draws, "b_on")))
 
 
+@pytest.mark.lengthy
 @pytest.mark.parametrize("chunk", [3, 1000])
 def test_factors_and_booleans_are_differences_to_the_reference(chunk, monkeypatch):
     frame = small_frame().assign(on=np.arange(30) % 4 == 0)

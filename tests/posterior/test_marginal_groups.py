@@ -111,6 +111,7 @@ SEVERAL = {
 }
 
 
+@pytest.mark.lengthy
 @pytest.mark.parametrize(("family", "formula"), SEVERAL.values(), ids=SEVERAL.keys())
 def test_the_mean_is_the_average_over_many_new_levels(family, formula):
     posterior, rows = drawn(family, formula, iterations=1)

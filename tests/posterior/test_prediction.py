@@ -72,6 +72,7 @@ def test_onnx_predicts_what_torch_predicts(name, frozen, tmp_path):
         )
 
 
+@pytest.mark.lengthy
 def test_onnx_needs_no_torch(tmp_path):
     bundle, _ = random_bundle("gaussian")
     write_bundle(bundle, tmp_path / "bundle")

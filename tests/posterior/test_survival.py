@@ -95,6 +95,7 @@ def test_a_constant_hazard_is_that_whenever_rows_enter(late):
     assert found == pytest.approx(np.exp(-rate * times), rel=2e-3)
 
 
+@pytest.mark.lengthy
 def test_the_curve_after_entry_is_what_kaplan_and_meiers_estimate_tends_to(late):
     posterior, rows = late
     one = replace(posterior, draws=random_draws(posterior.bundle, chains=1, iterations=1))

@@ -221,6 +221,7 @@ def precise(name, y, eta, logit, log_shape):
     return mpmath.log(share + (1 - share) * zero) if y == 0 else mpmath.log(1 - share) + log_p(y)
 
 
+@pytest.mark.lengthy
 @pytest.mark.parametrize("name", WITH_ZEROS)
 @pytest.mark.parametrize("y", [0, 1, 3, 40])
 def test_values_and_slopes_are_those_of_sixty_digits(name, y):

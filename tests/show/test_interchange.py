@@ -152,6 +152,7 @@ def test_another_format_is_refused_before_anything_is_written(drawn, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.lengthy
 @pytest.mark.parametrize(("scale", "sensitive"), [(0.05, True), (50, False)])
 def test_arviz_finds_how_sensitive_a_run_is_to_its_prior_and_its_data(tmp_path, scale, sensitive):
     generator = np.random.default_rng(3)

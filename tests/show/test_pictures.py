@@ -102,6 +102,7 @@ def test_long_names_and_many_coefficients_are_not_untidy(wide):
     assert not untidy(draw(wide, "band", by="occupation"))
 
 
+@pytest.mark.lengthy
 @pytest.mark.parametrize("k", [1, 6])
 def test_prior_draws_say_so(k):
     material = small_material(chains=1, prior_only=True, subspace__k=k)
@@ -939,6 +940,7 @@ def test_unknown_kinds_and_options_are_refused(gaussian):
         alt_text(gaussian, "trace", by="g")
 
 
+@pytest.mark.lengthy
 def test_rows_without_their_table_can_be_drawn_where_it_is_not_needed(gaussian):
     rows = replace(gaussian.rows, frame=None)
     material = memory_material(gaussian.posterior, rows)

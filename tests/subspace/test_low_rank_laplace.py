@@ -174,6 +174,7 @@ def test_more_directions_than_the_predictions_have_are_an_error():
         constructed(problem, 5)
 
 
+@pytest.mark.lengthy
 @pytest.mark.parametrize("curvature", CURVATURES)
 def test_many_weights_take_no_square_matrix(curvature):
     problem, _ = random_problem(hidden=(316, 315), n=100)

@@ -88,6 +88,7 @@ def test_all_weights_have_the_prior_of_the_weights():
     assert not bundle.subspace.phi_location.any()
 
 
+@pytest.mark.lengthy
 def test_training_has_the_prior_too():
     """A strong prior holds the weights near 0, where none of the likelihood's does."""
     settings = {"train__epochs": 400, "train__learning_rate": 0.02, "train__validation": 0.0}

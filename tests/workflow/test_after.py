@@ -25,6 +25,8 @@ from semistan.workflow.update import update
 from support.command import command_in
 from support.small import small_config, small_frame
 
+pytestmark = pytest.mark.lengthy
+
 FORMULA = "y ~ x + nn(u, v)"
 SAMPLE = {"method": "elliptical-slice", "chains": 2, "warmup": 50, "draws": 100, "seed": 3}
 

@@ -203,6 +203,7 @@ def test_rows_without_a_path_are_refused_or_dropped(data, tmp_path):
     assert "path (2): rows 1, 8" in prepared.notes[0]
 
 
+@pytest.mark.lengthy
 def test_rows_are_named_as_in_the_users_table(data, tmp_path):
     """Whatever was dropped before them, and whatever the index of a DataFrame."""
     folder, frame, _ = data

@@ -179,6 +179,7 @@ def test_a_bundle_is_written_and_read_without_graphs(fitted, tmp_path):
         semistan.predict(result.run, small_frame(3), engine="onnx")
 
 
+@pytest.mark.lengthy
 def test_what_asks_for_more_than_predictions(fitted, tmp_path):
     result, _, _ = fitted
     run, frame = result.run, small_frame(20, seed=5)

@@ -14,6 +14,8 @@ from semistan.workflow.smaller_steps import smaller
 from semistan.workflow.watch import Watch
 from support.small import small_config, small_frame
 
+pytestmark = pytest.mark.lengthy
+
 COARSE = 0.2  # a target acceptance rate with which transitions diverge
 SMALLER = smaller(COARSE)
 
