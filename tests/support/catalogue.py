@@ -126,10 +126,11 @@ PROGRAMS = (
     _program("kinds of terms", "gaussian", "kernel", "linear smooth group networks predictor",
              formula="y ~ x1 + g + s(v, by=g, k=4) + s(w, by=z, k=4) + s(x2, bs='cc', k=5) "
                      "+ gp(u3, k=5) + gp(z, k=4, cov='matern25') + gp(v, by=g, k=3) "
-                     "+ gp(u2, by=g, k=3, cov='matern25') + gp(u3, by=x2, k=4) + nn(u1), "
+                     "+ gp(u2, by=g, k=3, cov='matern25') + gp(u3, by=x2, k=4) "
+                     "+ (1 + v | mm(g, h, weights=cbind(w, tries))) + nn(u1), "
                      "sigma ~ s(g, bs='re') + gp(x2, by=g, k=3, cov='matern15') "
-                     "+ (1 + x2 || gr(h, by=t)) + gp(v, k=4, cov='matern15') + mo(h) "
-                     "+ t2(x1, v, k=[3, 4]) + nn(u2)"),
+                     "+ (1 + x2 || gr(h, by=t)) + (1 | mm(g, t)) + gp(v, k=4, cov='matern15') "
+                     "+ mo(h) + t2(x1, v, k=[3, 4]) + nn(u2)"),
     _program("networks", "gaussian", "kernel", "linear networks predictor",
              formula="y ~ x1 + nn(u1, u2, hidden=[3, 2], activation='softplus') + nn(v), "
                      "sigma ~ z + nn(u2, u3, hidden=[])", kernel="cpp",

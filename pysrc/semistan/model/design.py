@@ -455,7 +455,7 @@ def _check_names(design: Design) -> None:
 def new_levels(design: Design, rows: Rows) -> dict[str, tuple[str, ...]]:
     """Return the levels that the model was not trained on, by their grouping columns."""
     return {
-        ":".join(term.by): block.new
+        term.label: block.new
         for predictor in design.predictors
         for term, block in zip(predictor.terms, rows.predictors[predictor.name].blocks, strict=True)
         if isinstance(term, Group) and block.new

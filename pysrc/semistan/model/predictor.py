@@ -14,7 +14,7 @@ z = 0, with a network on average over the training rows.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,8 @@ from semistan.model.arrays import Array
 from semistan.model.families.family import SIGMA, Family
 from semistan.model.formula.calls import TermCall
 from semistan.model.formula.formula import Formula
-from semistan.model.formula.right import GroupTerm, PredictorFormula
+from semistan.model.formula.group_terms import GroupTerm
+from semistan.model.formula.right import PredictorFormula
 from semistan.model.names import MU, unique_names
 from semistan.model.table.columns import (
     Terms,
@@ -38,6 +39,7 @@ from semistan.model.table.multiplied import Multiplier
 from semistan.model.table.rows import Columns
 from semistan.model.terms.group import Group, group_from_plain, learn_group
 from semistan.model.terms.group_by import group_by_from_plain, learn_group_by
+from semistan.model.terms.group_members import group_members_from_plain, learn_group_members
 from semistan.model.terms.kinds import term_kind
 
 if TYPE_CHECKING:
@@ -252,12 +254,12 @@ def predictor_from_plain(
         for call, (number, item) in _with_stored(part.calls, plain)
     ]
     groups = [
-        (group_by_from_plain if "per" in item else group_from_plain)(item, formula, _key(of, i), of)
-        for i, item in enumerate(plain.get("groups", ()), 1)
+        _group_from_plain(item, formula, _key(of, number), of)
+        for number, item in enumerate(plain.get("groups", ()), 1)
     ]
     same = [term.text for term in calls] == [call.text for call in part.calls]
-    per = [(group.by, getattr(group, "per", "")) for group in groups]
-    if not same or per != [(term.by, term.per) for term in part.groups]:
+    levels = [group.behind_bar for group in groups]
+    if not same or levels != [term.behind_bar for term in part.groups]:
         raise ValueError("the smooths and groups are not the formula's")
     x = terms_from_plain(plain["x"], formula)
     terms: tuple[Term, ...] = (*calls, *groups)
@@ -350,9 +352,22 @@ def _with_stored(
 
 def _learn_groups(terms: tuple[GroupTerm, ...], table: pd.DataFrame, of: str) -> tuple[Group, ...]:
     return tuple(
-        (learn_group_by if term.per else learn_group)(term, table, _key(of, number), of)
+        GROUPS[term.kind][0](term, table, _key(of, number), of)
         for number, term in enumerate(terms, start=1)
     )
+
+
+# How each kind of group-level term is learnt and rebuilt, by the call behind its bar.
+GROUPS: dict[str, tuple[Callable[..., Group], Callable[..., Group]]] = {
+    "": (learn_group, group_from_plain),
+    "gr": (learn_group_by, group_by_from_plain),
+    "mm": (learn_group_members, group_members_from_plain),
+}
+
+
+def _group_from_plain(item: Mapping[str, Any], formula: Formula, key: str, of: str) -> Group:
+    kind = "mm" if "members" in item else "gr" if "per" in item else ""
+    return GROUPS[kind][1](item, formula, key, of)
 
 
 def _key(of: str, number: int) -> str:

@@ -6,12 +6,12 @@ import ast
 import re
 from typing import NamedTuple
 
+from semistan.model.formula.arguments import argument, truth
 from semistan.model.formula.bars import Bars, split_at
 from semistan.model.formula.expression import (
     as_python,
     is_call_of,
     listed_levels,
-    operand,
     stripped,
     variables,
 )
@@ -19,14 +19,11 @@ from semistan.model.formula.syntax import (
     COUNTED,
     EXAMPLE,
     check_expression,
-    check_part,
     formula_error,
     masked,
     term_calls,
 )
 from semistan.model.spelling import in_formula, unmarked
-
-TRUTH = {"true": True, "false": False}
 
 
 class Left(NamedTuple):
@@ -115,7 +112,7 @@ def _addition(name: str, most: int, bars: Bars, text: str) -> tuple[str, ...]:
         takes = f"{name}() takes one or two expressions, as {name}(c) or {name}(c, y2)"
     if len(spans) > most:
         raise formula_error(text, takes, whole)
-    return tuple(_added(span, takes, text) for span in spans)
+    return tuple(argument(span, takes, text) for span in spans)
 
 
 def _errors(bars: Bars, text: str) -> tuple[str, bool]:
@@ -125,11 +122,10 @@ def _errors(bars: Bars, text: str) -> tuple[str, bool]:
     takes = "se() takes one expression, and whether there is a sigma too, as se(s, sigma=TRUE)"
     whole = bars.additions["se"]
     first, *options = split_at(masked(text), *whole, ",")
-    words = [re.fullmatch(r"sigma\s*=\s*(\w+)", text[slice(*span)]) for span in options]
-    chosen = [TRUTH.get(word[1].lower()) if word else None for word in words]
+    chosen = [truth("sigma", text[slice(*span)]) for span in options]
     if len(chosen) > 1 or None in chosen:
         raise formula_error(text, takes, whole)
-    return _added(first, takes, text), bool(chosen and chosen[0])
+    return argument(first, takes, text), bool(chosen and chosen[0])
 
 
 def _truncation(bars: Bars, text: str) -> tuple[str, str]:
@@ -143,23 +139,6 @@ def _truncation(bars: Bars, text: str) -> tuple[str, str]:
         name = named[1] if named else ("lb", "ub", "")[min(place, 2)]
         if found.get(name, "given"):
             raise formula_error(text, takes, (start, max(end, start + 1)))
-        bound = _added((start + (named.end() if named else 0), end), takes, text)
+        bound = argument((start + (named.end() if named else 0), end), takes, text)
         found[name] = bound if variables(bound) else bound.removeprefix("I(").removesuffix(")")
     return found["lb"], found["ub"]
-
-
-def _added(span: tuple[int, int], takes: str, text: str) -> str:
-    """Return one argument."""
-    start, end = span
-    if start >= end:
-        raise formula_error(text, takes, (start, start + 1))
-    source = masked(text)
-    check_part(text, source, start, end)
-    if "@" in source[start:end]:  # an interaction
-        shown = text[start:end].strip()
-        raise formula_error(text, f"'{shown}' is not allowed: {takes}", (start, end))
-    tree, quoted = as_python(text[start:end], text)
-    check_expression(tree, text)
-    if isinstance(tree.body, ast.Call) and getattr(tree.body.func, "id", None) in term_calls():
-        raise formula_error(text, takes, (start, end))
-    return operand(tree.body, quoted)

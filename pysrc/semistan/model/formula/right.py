@@ -8,26 +8,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from semistan.model.formula.bars import Bars, GroupText
+from semistan.model.formula.bars import Bars
 from semistan.model.formula.calls import TermCall
 from semistan.model.formula.expression import (
     as_python,
     factors,
     is_call_of,
     operand,
-    parse_sides,
-    split_outside,
     stripped,
     unique,
     variables,
 )
+from semistan.model.formula.group_terms import GroupTerm, group_term
 from semistan.model.formula.syntax import (
     EXAMPLE,
     PARTS,
     SHARED,
-    Span,
     check_expression,
-    check_part,
     closing,
     formula_error,
     masked,
@@ -35,45 +32,6 @@ from semistan.model.formula.syntax import (
 )
 from semistan.model.names import MU
 from semistan.model.terms.kinds import KINDS, how_to_vary, term_kind
-
-
-@dataclass(frozen=True, slots=True)
-class GroupTerm:
-    """``(1 + x | g)``.
-
-    Attributes
-    ----------
-    text : str
-        The term as written.
-    intercept : bool
-        Whether the level's intercept varies.
-    terms : tuple of str
-        The terms whose coefficients vary.
-    by : tuple of str
-        The columns whose combinations are the levels.
-    correlated : bool
-        Whether the coefficients' correlations are sampled (one bar, not two).
-    per : str
-        The column for each of whose levels there are standard deviations of their own, as in
-        ``gr(g, by=h)``; empty without.
-    """
-
-    text: str
-    intercept: bool
-    terms: tuple[str, ...]
-    by: tuple[str, ...]
-    correlated: bool
-    per: str = ""
-
-    @property
-    def variables(self) -> tuple[str, ...]:
-        """Columns that the term uses."""
-        return unique((*(v for term in self.terms for v in variables(term)), *self.levels_of))
-
-    @property
-    def levels_of(self) -> tuple[str, ...]:
-        """Columns whose levels it uses."""
-        return (*self.by, self.per) if self.per else self.by
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +71,7 @@ class PredictorFormula:
     @property
     def expressions(self) -> tuple[str, ...]:
         """All terms but the levels of groups."""
-        effects = (term for group in self.groups for term in group.terms)
+        effects = (term for group in self.groups for term in group.expressions)
         called = (item for call in self.calls for item in (*call.arguments, call.by) if item)
         inputs = (term for network in self.networks for term in network)
         multiplied = (term for term in self.times if term)
@@ -199,7 +157,7 @@ def read_predictor(
         tuple(network.arguments for network in networks),
         tuple(_argument(term, text) for term in _calls_of(rhs, "offset", text)),
         calls,
-        tuple(_group_term(group, text) for group in bars.groups),
+        tuple(group_term(group, text) for group in bars.groups),
         tuple(network.options for network in networks),
         tuple(network.times for network in networks),
     )
@@ -220,41 +178,6 @@ def _check_intercept(rhs: list[tuple[str, ...]], plain: str, text: str) -> None:
         if zero
         else stripped(text, tilde + 1, len(text)),
     )
-
-
-def _group_term(group: GroupText, text: str) -> GroupTerm:
-    """Read both sides of a group-level term."""
-    (start, end), (first, last) = group.effects, group.group
-    source = masked(text)
-    check_part(text, source, start, end)
-    _, terms = parse_sides(f"~ {text[start:end]}", text)
-    for term in terms:
-        if called := next((name for name in term_calls() if is_call_of(term, name)), None):
-            message = f"{called}() cannot vary by group{how_to_vary(called)}"
-            raise formula_error(text, message, (start, end))
-        for factor in term:
-            check_expression(as_python(factor, text)[0], text)
-    (first, last), per = _per(source, (first, last), text)
-    if not re.fullmatch(r"\w+(\s*@\s*\w+)*", source[first:last]) or source[first].isdigit():
-        raise formula_error(
-            text, "expected a column, or several as g:h, behind the bar", (first, last)
-        )
-    by = tuple(name.strip("`") for name in split_outside(text[first:last], ":"))
-    effects = tuple(":".join(term) for term in terms if term not in (("1",), ("0",)))
-    if not terms:
-        raise formula_error(text, "expected 1 or a column before the bar", (start, end))
-    whole = text[slice(*group.whole)]
-    return GroupTerm(whole, ("1",) in terms, effects, by, group.correlated, per)
-
-
-def _per(source: str, span: Span, text: str) -> tuple[Span, str]:
-    """Return where ``gr(g, by=h)`` has the group, and h; the whole and nothing without."""
-    first, last = span
-    call = re.fullmatch(r"gr\s*\(\s*([^,]*?)\s*,\s*by\s*=\s*(\w+)\s*\)", source[first:last])
-    if call is None:
-        return span, ""
-    at = first + call.start(2), first + call.end(2)
-    return (first + call.start(1), first + call.end(1)), text[slice(*at)].strip("`")
 
 
 def _calls_of(terms: list[tuple[str, ...]], name: str, text: str) -> list[str]:

@@ -7,7 +7,7 @@ unless the bar is double, are sampled. Unlike a factor's levels, new ones can be
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from textwrap import indent
 from typing import TYPE_CHECKING, Any
@@ -16,9 +16,9 @@ import numpy as np
 
 from semistan.errors import InputError
 from semistan.lazy import torch
-from semistan.model.arrays import Array
+from semistan.model.arrays import Array, Index
 from semistan.model.formula.formula import Formula
-from semistan.model.formula.right import GroupTerm
+from semistan.model.formula.group_terms import GroupTerm
 from semistan.model.names import latin, unique_names
 from semistan.model.parameter import (
     CORRELATION,
@@ -100,6 +100,16 @@ class Group(Penalised):
         return group_name(self.by)
 
     @property
+    def label(self) -> str:
+        """The grouping columns as users write them, for tables and messages."""
+        return ":".join(self.by)
+
+    @property
+    def behind_bar(self) -> str:
+        """What users write behind the bar."""
+        return self.label
+
+    @property
     def effect_labels(self) -> tuple[str, ...]:
         """What varies, by its name in the table: ``Intercept``, then the columns."""
         return (*("Intercept",) * self.intercept, *self.terms.columns)
@@ -141,7 +151,7 @@ class Group(Penalised):
         """The term as users write it."""
         first = ["1"] if self.intercept else ["0"]
         bar = "|" if self.correlated or self.size == 1 else "||"
-        return f"({' + '.join([*first, *self.terms.terms])} {bar} {':'.join(self.by)})"
+        return f"({' + '.join([*first, *self.terms.terms])} {bar} {self.behind_bar})"
 
     @property
     def described(self) -> tuple[str, str]:
@@ -167,18 +177,29 @@ class Group(Penalised):
         InputError
             For levels that the model was not trained on, unless they are allowed.
         """
-        labels = level_labels(table, self.by)
+        level, new = self.places(level_labels(table, self.by), allow_new_levels=allow_new_levels)
+        return Block(self._columns(table), level, new)
+
+    def places(
+        self, labels: Sequence[str | None], *, allow_new_levels: bool
+    ) -> tuple[Index, tuple[str, ...]]:
+        """Return the place of each label among the levels, and the new ones, which come behind.
+
+        Raises
+        ------
+        InputError
+            For new ones, unless they are allowed.
+        """
         known = {label: i for i, label in enumerate(self.levels)}
         new = tuple(sorted({label for label in labels if label is not None} - known.keys()))
         if new and not allow_new_levels:
             shown = ", ".join(repr(label) for label in new[:5]) + (", ..." if len(new) > 5 else "")
             raise InputError(
-                f"'{':'.join(self.by)}' has levels that the model was not trained on: {shown}. "
+                f"'{self.label}' has levels that the model was not trained on: {shown}. "
                 "Predict them as drawn from their distribution with --allow-new-levels."
             )
         codes = known | {label: len(known) + i for i, label in enumerate(new)}
-        level = np.array([-1 if x is None else codes[x] for x in labels], dtype=int)
-        return Block(self._columns(table), level, new)
+        return np.array([-1 if x is None else codes[x] for x in labels], dtype=int), new
 
     def parameters(self, priors: ChosenPriors) -> tuple[Parameter, ...]:
         """Return the standardised effects, and the Cholesky factor of their correlations."""
@@ -198,7 +219,7 @@ class Group(Penalised):
         key = own if own in priors.coefficients else "cor"
         text, source = priors.chosen(own, "cor")
         shape, name = parse_prior(text, key).argument("shape"), f"prior_{key}_shape"
-        of = f" of {':'.join(self.by)}" if key == own else ""
+        of = f" of {self.label}" if key == own else ""
         line = (f"real<lower=0> {name};", f"lkj prior on the correlations{of}: shape")
         return lkj(shape, Choice("cor", own, key, text, source, {name: shape}, (line,)))
 
@@ -248,11 +269,10 @@ class Group(Penalised):
 
     def hyperparameters(self) -> tuple[Hyperparameter, ...]:
         """Return the standard deviations of the effects: ``sd_g__Intercept``."""
-        by = ":".join(self.by)
         return tuple(
             Hyperparameter(
                 f"sd_{self.name}__{self._in(j)}",
-                f"standard deviation of {effect} by {by}",
+                f"standard deviation of {effect} by {self.label}",
                 "sd",
                 1 / float(units),
                 within=f"sd_{self.name}",
@@ -264,7 +284,7 @@ class Group(Penalised):
         """Declare the levels, and the columns whose effects vary."""
         N, J = f"N_{self.key}", f"J_{self.key}"
         lines = [
-            (f"int<lower=1> {N};", f"levels of {':'.join(self.by)}"),
+            (f"int<lower=1> {N};", f"levels of {self.label}"),
             (f"array[N] int<lower=1, upper={N}> {J};", "level of each row"),
         ]
         if self.only_intercept:
@@ -398,11 +418,10 @@ class Group(Penalised):
 
     def labels(self) -> dict[str, str]:
         """Say what standard deviations and correlations are."""
-        by = ":".join(self.by)
         texts = {item.name: item.text for item in self.hyperparameters()}
         for name, (a, b) in zip(self.correlations, self.pairs, strict=True):
             names = self.effect_labels
-            texts[name] = f"correlation of {names[b]} and {names[a]} by {by}"
+            texts[name] = f"correlation of {names[b]} and {names[a]} by {self.label}"
         return texts
 
     @property
@@ -447,23 +466,41 @@ def learn_group(term: GroupTerm, table: pd.DataFrame, key: str = "1", of: str = 
     InputError
         If there is only one level, or two have one label; or the columns cannot be used.
     """
+    group = group_of_levels(term, table, labels_in(table, term.by, term.text), key, of)
+    group.block(table)  # whose values must be finite
+    return group
+
+
+def labels_in(table: pd.DataFrame, by: tuple[str, ...], text: str) -> set[str]:
+    """Return the labels of the levels of some columns, of which no two may be alike."""
+    labels = {label for label in level_labels(table, by) if label is not None}
+    if len(labels) < len(table[list(by)].dropna().drop_duplicates()):
+        raise InputError(f"{text}: two levels of '{':'.join(by)}' look alike; rename one")
+    return labels
+
+
+def group_of_levels(
+    term: GroupTerm, table: pd.DataFrame, labels: set[str], key: str, of: str
+) -> Group:
+    """Learn the columns whose effects vary, given the labels of the levels.
+
+    Raises
+    ------
+    InputError
+        If there is only one level, or the columns cannot be used.
+    """
     empty = Terms((), (), {}, {}, (), ())
     terms = learn_terms(term.terms, {}, table, intercept=term.intercept)[0] if term.terms else empty
     check_varies(terms)
-    labels = level_labels(table, term.by)
-    levels = tuple(sorted({label for label in labels if label is not None}))
-    if len(levels) < len(table[list(term.by)].dropna().drop_duplicates()):
-        raise InputError(f"{term.text}: two levels of '{':'.join(term.by)}' look alike; rename one")
-    if len(levels) < 2:
+    if len(labels) < 2:
         raise InputError(
             f"{term.text}: '{':'.join(term.by)}' has one level; a group-level term needs several"
         )
     intercept = ("Intercept",)
     effects = (*intercept * term.intercept, *unique_names(terms.columns, intercept))
     correlated = term.correlated and len(effects) > 1
-    group = Group(term.by, levels, effects, term.intercept, terms, correlated, key, of)
-    group.block(table)  # whose values must be finite
-    return group
+    levels = tuple(sorted(labels))
+    return Group(term.by, levels, effects, term.intercept, terms, correlated, key, of)
 
 
 def group_name(by: tuple[str, ...]) -> str:

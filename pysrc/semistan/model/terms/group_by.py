@@ -17,7 +17,7 @@ import numpy as np
 from semistan.errors import InputError
 from semistan.model.arrays import Array, Index
 from semistan.model.formula.formula import Formula
-from semistan.model.formula.right import GroupTerm
+from semistan.model.formula.group_terms import GroupTerm, gr_text
 from semistan.model.names import unique_names
 from semistan.model.streams import Streams
 from semistan.model.table.rows import Block
@@ -48,12 +48,9 @@ class GroupBy(Several, Group):
     per_of: tuple[int, ...] = ()
 
     @property
-    def text(self) -> str:
-        """The term as users write it."""
-        first = ["1"] if self.intercept else ["0"]
-        effects = " + ".join([*first, *self.terms.terms])
-        bar = "||" if self.size > 1 else "|"
-        return f"({effects} {bar} gr({':'.join(self.by)}, by={self.per}))"
+    def behind_bar(self) -> str:
+        """What users write behind the bar."""
+        return gr_text(self.by, self.per)
 
     @property
     def units(self) -> Array:
@@ -87,11 +84,11 @@ class GroupBy(Several, Group):
         """Return the standard deviations: ``sd_g__Intercept_ha``."""
         pairs = list(product(self.per_levels, range(self.size)))
         names = unique_names(f"{self._in(j)}_{self.per}{level}" for level, j in pairs)
-        by = ":".join(self.by)
+        of = f"by {self.label}, {self.per}"
         return tuple(
             Hyperparameter(
                 f"sd_{self.name}__{name}",
-                f"standard deviation of {self.effect_labels[j]} by {by}, {self.per} = {level}",
+                f"standard deviation of {self.effect_labels[j]} {of} = {level}",
                 "sd",
                 1 / float(unit),
                 within=f"sd_{self.name}",
@@ -157,7 +154,7 @@ class GroupBy(Several, Group):
         """Return the level of h of each row."""
         if (block.level < 0).any():
             raise InputError(
-                f"{self.text}: a row without a level of '{':'.join(self.by)}' has no level of "
+                f"{self.text}: a row without a level of '{self.label}' has no level of "
                 f"'{self.per}' either, on which the standard deviation depends; give both"
             )
         return np.array([*self.per_of, *block.of_new])[block.level]
@@ -171,7 +168,7 @@ class GroupBy(Several, Group):
         return np.stack(new, axis=1)
 
 
-def learn_group_by(term: GroupTerm, table: pd.DataFrame, key: str, of: str) -> GroupBy:
+def learn_group_by(term: GroupTerm, table: pd.DataFrame, key: str = "1", of: str = "") -> GroupBy:
     """Learn levels and columns, and the level of h of each level of g.
 
     Raises
@@ -199,7 +196,9 @@ def learn_group_by(term: GroupTerm, table: pd.DataFrame, key: str, of: str) -> G
     return _with(group, term.per, per_levels, tuple(per_of))
 
 
-def group_by_from_plain(content: Mapping[str, Any], formula: Formula, key: str, of: str) -> GroupBy:
+def group_by_from_plain(
+    content: Mapping[str, Any], formula: Formula, key: str = "1", of: str = ""
+) -> GroupBy:
     """Rebuild a state that went through JSON.
 
     Raises

@@ -11,7 +11,7 @@ import numpy as np
 from semistan.errors import InputError
 from semistan.model.formula.calls import TermCall
 from semistan.model.formula.expression import variables
-from semistan.model.formula.right import GroupTerm
+from semistan.model.formula.group_terms import GroupTerm
 from semistan.model.table.columns import Terms
 from semistan.model.table.kinds import is_factor
 from semistan.model.terms.group import Group, learn_group, level_labels

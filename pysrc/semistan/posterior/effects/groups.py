@@ -74,7 +74,7 @@ def _table(found: Effects, interval: float) -> pd.DataFrame:
     predictors: set[str] = set()
     for item, group, effect, r in found:
         predictors.add(item.name)
-        labels = {"predictor": item.name, "group": ":".join(group.by), "level": group.levels}
+        labels = {"predictor": item.name, "group": group.label, "level": group.levels}
         table = pd.DataFrame(labels | {"effect": effect})
         values = pd.DataFrame(estimates(np.asarray(r), interval))
         blocks.append(pd.concat([table, values], axis=1))
