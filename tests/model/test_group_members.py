@@ -173,3 +173,10 @@ def test_the_state_survives_json():
 def test_what_cannot_be_used_is_refused(term, frame, message):
     with pytest.raises(InputError, match=re.escape(message)):
         learnt(term, frame)
+
+
+def test_weights_are_known_and_not_learnt():
+    formula = parse_formula(f"y ~ x + {TERM} + nn(u) + offset(x)")
+    assert formula.not_learnt == ("w1", "w2")
+    assert formula.grouping == ("g1", "g2")
+    assert set(formula.columns) == {"x", "w1", "w2", "g1", "g2", "u"}

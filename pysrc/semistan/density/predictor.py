@@ -23,7 +23,7 @@ from semistan.model.units import Units
 if TYPE_CHECKING:
     from torch import Tensor
 
-MOST_ACTIVATIONS = 4_000_000  # of the widest layer that are held at a time
+MOST_ACTIVATIONS = 1_000_000  # of the widest layer that are held at a time, in a cache
 
 
 def network_output(

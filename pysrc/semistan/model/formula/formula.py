@@ -199,11 +199,11 @@ class Formula:
         return tuple(name for name in self.grouping if name not in per)
 
     @property
-    def only_offset(self) -> tuple[str, ...]:
-        """Columns that stand in ``offset()`` alone, whose effect is known."""
-        offsets = (n for item in self.predictors for term in item.offsets for n in variables(term))
+    def not_learnt(self) -> tuple[str, ...]:
+        """Columns that stand in ``offset()`` or the weights of ``mm()`` alone."""
         learnt = {name for item in self.predictors for name in item.learnt_variables}
-        return unique(name for name in offsets if name not in learnt)
+        known = (name for item in self.predictors for name in item.known_variables)
+        return unique(name for name in known if name not in learnt)
 
     @property
     def bounding(self) -> tuple[str, ...]:

@@ -90,8 +90,15 @@ class PredictorFormula:
 
     @property
     def learnt_variables(self) -> tuple[str, ...]:
-        """Columns that stand in anything but an offset."""
-        return replace(self, offsets=()).variables
+        """Columns that stand in anything but an offset or the weights of levels."""
+        groups = tuple(replace(group, members=None) for group in self.groups)
+        return replace(self, offsets=(), groups=groups).variables
+
+    @property
+    def known_variables(self) -> tuple[str, ...]:
+        """Columns that stand in an offset or in the weights of levels."""
+        weights = (text for group in self.groups if group.members for text in group.members.weights)
+        return unique(name for text in (*self.offsets, *weights) for name in variables(text))
 
     @property
     def calls_of_nn(self) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:

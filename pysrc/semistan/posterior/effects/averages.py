@@ -77,10 +77,10 @@ def explanatory(posterior: Posterior) -> tuple[str, ...]:
     """Return the columns of which an effect is learnt.
 
     These are neither images nor bounds or standard errors of the response, do not only name groups,
-    and do not stand in offsets alone, which are known.
+    and do not stand in offsets or the weights of levels alone, which are known.
     """
     formula = parse_formula(posterior.design.formula)
-    left_out = {*formula.grouping, *formula.bounding, *formula.only_offset, *formula.own_columns}
+    left_out = {*formula.grouping, *formula.bounding, *formula.not_learnt, *formula.own_columns}
     return tuple(name for name in formula.columns if name not in left_out)
 
 
