@@ -6,8 +6,11 @@ import pytest
 
 from semistan.errors import InputError
 from semistan.model.design import apply_design
+from semistan.posterior.effects import answers
+from semistan.posterior.effects.answers import comparisons_answer
 from semistan.posterior.effects.comparisons import average_comparisons
 from semistan.posterior.effects.marginal import average_marginal_effects
+from semistan.posterior.effects.row_comparisons import row_comparisons
 from semistan.posterior.posterior import Mixture, SubspacePosterior
 from semistan.posterior.predictive import posterior_epred
 from semistan.posterior.weighting import weighting
@@ -168,3 +171,24 @@ def test_what_cannot_be_compared_is_refused(poisson, options, message):
     one, table = poisson
     with np.errstate(all="ignore"), pytest.raises(InputError, match=message):
         average_comparisons(one, table, **options)
+
+
+@pytest.mark.parametrize("each", [False, True])
+def test_where_the_work_is_much_a_part_is_compared_and_the_answer_says_so(
+    poisson, monkeypatch, each
+):
+    one, table = poisson
+    whole = comparisons_answer(one, table, variables="x", each=each)
+    asked = {"variables": "x", "generator": np.random.default_rng(1)}
+    compare = row_comparisons if each else average_comparisons
+    pd.testing.assert_frame_equal(whole.frame, compare(one, table, **asked))
+    assert not whole.partial
+    monkeypatch.setattr(answers, "MOST_WORK", 1)
+    monkeypatch.setattr(answers, "FEWEST_DRAWS", 20)
+    monkeypatch.setattr(answers, "FEWEST_ROWS", 10)
+    part = comparisons_answer(one, table, variables="x", each=each)
+    assert part.draws == (20, one.size)
+    assert part.rows == ((len(table),) * 2 if each else (10, len(table)))
+    some = {} if each else {"rows": 10}
+    asked = {"variables": "x", "generator": np.random.default_rng(1)}
+    pd.testing.assert_frame_equal(part.frame, compare(one.thin(20), table, **asked, **some))

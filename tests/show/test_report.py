@@ -31,7 +31,7 @@ from semistan.show.report.illustrate import material_of
 from semistan.show.report.learnt import directions_table, frame_table, pareto_text
 from semistan.show.report.numbers import MINUS, joined, number
 from semistan.show.report.page import highlighted, inline, render
-from semistan.show.report.results import Comparison
+from semistan.show.report.results import Comparison, judging
 from semistan.show.report.sampling import chains_table
 from semistan.words import count, part_of
 from support.pages import Page, small_results
@@ -519,6 +519,25 @@ def test_numbers_are_of_all_rows_and_pictures_of_a_part_and_the_page_says_so(com
     assert evidence.dependence.basis.endswith("100 of 2,200 rows")
     for basis in (evidence.marginal.basis, evidence.importance.basis, evidence.dependence.basis):
         assert basis in text
+
+
+@pytest.mark.lengthy
+def test_very_many_rows_are_judged_with_a_part_of_the_draws(computed, monkeypatch):
+    posterior, rows = computed.posterior, computed.rows
+    known, thinned = judging(posterior, rows)
+    assert known.known
+    assert thinned is None
+    monkeypatch.setattr("semistan.show.report.results.FEWEST_DRAWS", 60)
+    for most, draws, kept in ((100, 100, True), (30, 60, False)):
+        monkeypatch.setattr("semistan.show.report.results.MOST_OUTPUTS", most * len(rows))
+        whole, thinned = judging(posterior, rows)
+        assert whole is posterior
+        assert thinned.size == draws
+        assert bool(thinned.known) == kept
+    evidence = gather(replace(computed, thinned=thinned), np.random.default_rng(1))
+    assert evidence.scores.basis == "60 of 240 draws, 2,200 rows"
+    text = text_of(page_of(replace(computed, thinned=thinned), evidence))
+    assert "PSIS-LOO over 2,200 rows, 60 of 240 draws" in text
 
 
 @pytest.mark.lengthy

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,8 +12,7 @@ from semistan.data.frames import Table
 from semistan.errors import InputError
 from semistan.posterior import hypothesis as judging
 from semistan.posterior.checks import Checks, predictive_checks
-from semistan.posterior.effects.comparisons import average_comparisons
-from semistan.posterior.effects.row_comparisons import row_comparisons
+from semistan.posterior.effects.answers import EffectTable, comparisons_answer
 from semistan.posterior.options import KNOWN
 from semistan.posterior.posterior import read_posterior
 from semistan.posterior.run import Run
@@ -213,7 +211,8 @@ def comparisons(
     interval : float
         Probability of the interval.
     rows : int, optional
-        Use so many rows, drawn by the seed; all by default.
+        Use so many rows, drawn by the seed. By default all, unless that would take long: draws are
+        fewer then, and rows if they are averaged.
     seed : int
         Draws the rows.
     groups : str
@@ -230,6 +229,23 @@ def comparisons(
     InputError
         If a column or an option cannot be used.
     """
+    return answered_comparisons(
+        run, variables, newdata=newdata, contrast=contrast, comparison=comparison, by=by, each=each,
+        scale=scale, interval=interval, rows=rows, seed=seed, groups=groups,
+    ).frame  # fmt: skip
+
+
+def answered_comparisons(
+    run: RunLike,
+    variables: str | Sequence[str] | None = None,
+    *,
+    newdata: Table | None = None,
+    by: str | None = None,
+    each: bool = False,
+    groups: str = KNOWN,
+    **options: Any,
+) -> EffectTable:
+    """Return what ``comparisons`` does, and on which draws and rows it rests."""
     if each and by is not None:
         raise InputError(
             "--each compares rows by themselves and --by averages them in groups: use one of them"
@@ -237,9 +253,4 @@ def comparisons(
     run = opened(run)
     posterior = read_posterior(run).with_groups(groups)
     table = run.table() if newdata is None else new_table(run.bundle, newdata, groups=groups)
-    compare = row_comparisons if each else partial(average_comparisons, by=by)
-    return compare(
-        posterior, table,
-        variables=variables, contrast=contrast, comparison=comparison, scale=scale,
-        interval=interval, rows=rows, generator=np.random.default_rng(seed),
-    )  # fmt: skip
+    return comparisons_answer(posterior, table, variables=variables, by=by, each=each, **options)

@@ -236,7 +236,7 @@ def comparisons(
         raise InputError("--against is for the picture: add --each --picture FILE.png")
     opened = read_run(run)
     frame = rows_of(newdata, dialect, opened) if newdata else None
-    table = criticise.comparisons(
+    found = criticise.answered_comparisons(
         opened, variables or None,
         newdata=frame,
         contrast=contrast, comparison=comparison, by=by, each=each, scale=scale, rows=rows,
@@ -244,14 +244,12 @@ def comparisons(
     )  # fmt: skip
     if picture is not None:
         plot_comparisons(
-            opened, table, picture, comparison=comparison, scale=scale, against=against,
+            opened, found.frame, picture, comparison=comparison, scale=scale, against=against,
             newdata=frame,
         )  # fmt: skip
     if picture is None or not reply.on_screen:
-        reply.table(table)
-    if not each:
-        columns = opened.table().columns if frame is None else frame.columns
-        screen.say_weighting(opened.bundle.config, columns)
+        reply.table(found.frame, found.facts)
+    screen.say_basis(found)
     screen.say_caveats(opened)
     wrote(picture)
 

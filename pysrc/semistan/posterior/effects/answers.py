@@ -1,6 +1,6 @@
-"""Marginal effects and importance as commands print them and the report shows them.
+"""Marginal effects, comparisons and importance as commands print them and the report shows them.
 
-Both ask here, so that a number has one value. All draws and rows are used, unless that would take
+All ask here, so that a number has one value. All draws and rows are used, unless that would take
 long: then draws are fewer, evenly spaced, and next rows, drawn by the seed, and the answer says so.
 """
 
@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from semistan.model.formula.formula import parse_formula
 from semistan.posterior.effects.averages import explanatory
+from semistan.posterior.effects.comparisons import average_comparisons
 from semistan.posterior.effects.importance import permutation_importance
 from semistan.posterior.effects.marginal import average_marginal_effects
+from semistan.posterior.effects.row_comparisons import row_comparisons
 from semistan.posterior.posterior import Posterior
 from semistan.posterior.weighting import weighting
 from semistan.words import part_of
@@ -92,6 +95,43 @@ def marginal_answer(
     )  # fmt: skip
     counted = weighting(posterior.config, table.columns)
     return _answer(frame, posterior, used, table, number, counted)
+
+
+def comparisons_answer(
+    posterior: Posterior,
+    table: pd.DataFrame,
+    *,
+    variables: str | Sequence[str] | None = None,
+    contrast: str | None = None,
+    comparison: str = "difference",
+    by: str | None = None,
+    each: bool = False,
+    scale: str = "response",
+    interval: float = 0.95,
+    rows: int | None = None,
+    seed: int = SEED,
+) -> EffectTable:
+    """Compare predictions before and after a change, averaged over a table's rows or row by row.
+
+    Arguments are as of the command. Row by row, all rows are compared, if with fewer draws.
+
+    Raises
+    ------
+    InputError
+        If a column or an option cannot be used.
+    """
+    asked = [variables] if isinstance(variables, str) else variables
+    names = explanatory(posterior) if asked is None else asked
+    used, some = _affordable(posterior, len(table), rows, 2 * len(names))
+    compare = row_comparisons if each else partial(average_comparisons, by=by)
+    some = rows if each else some
+    frame = compare(
+        used, table,
+        variables=variables, contrast=contrast, comparison=comparison, scale=scale,
+        interval=interval, rows=some, generator=np.random.default_rng(seed),
+    )  # fmt: skip
+    counted = "" if each else weighting(posterior.config, table.columns)
+    return _answer(frame, posterior, used, table, some, counted)
 
 
 def importance_answer(

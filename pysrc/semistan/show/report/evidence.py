@@ -1,7 +1,8 @@
 """What is computed for a page: effects, scores, leave-one-out, and pictures of all of it.
 
 Tables have the numbers that the commands print by default: the same functions compute both, from
-the same rows, draws and seeds. Pictures of effects use a part of many rows or draws, and say which.
+the same rows, draws and seeds. Scores and leave-one-out of very many rows, and pictures of effects,
+use a part of the rows or draws, and say which.
 """
 
 from __future__ import annotations
@@ -136,7 +137,7 @@ def _importance(results: Results) -> Estimates:
 
 
 def _scores(results: Results) -> Estimates:
-    posterior, rows = results.posterior, results.rows
+    posterior, rows = results.judging, results.rows
     judged = pointwise(posterior, rows, generator=np.random.default_rng(SEED))
     frame = scores_table(scores(posterior.family, judged))
     return Estimates(frame, _basis(results, posterior, len(rows)) + _weighted(results))
@@ -160,7 +161,7 @@ def _weighted(results: Results) -> str:
 def _loo(results: Results) -> Loo | None:
     if loo_obstacle(results.posterior) is not None:
         return None
-    return leave_one_out(results.posterior, results.rows).with_all(results.repaired)
+    return leave_one_out(results.judging, results.rows).with_all(results.repaired)
 
 
 def _conditional(results: Results, importance: Estimates | None) -> Effects:

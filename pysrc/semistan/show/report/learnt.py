@@ -254,12 +254,14 @@ def _left_out(results: Results, evidence: Evidence) -> tuple[Block, ...]:
         obstacle = loo_obstacle(results.posterior)
         said = obstacle is not None and not results.prior_only
         return (Heading("Leave-one-out"), Paragraph(f"{obstacle}.")) if said else ()
-    rows = part_of(loo.pareto_k.size, len(results.rows), "row")
+    basis = part_of(loo.pareto_k.size, len(results.rows), "row")
+    if results.thinned:
+        basis += f", {part_of(results.judging.size, results.posterior.size, 'draw')}"
     fault = fault_of("elpd_loo", loo.elpd)
     return (
         Heading("Leave-one-out"),
         Paragraph(f"{LOO} {loo.caveat}".rstrip().replace("'semistan kfold'", "`semistan kfold`")),
-        Paragraph(f"{fault}.") if fault else frame_table(loo.table(), f"PSIS-LOO over {rows}"),
+        Paragraph(f"{fault}.") if fault else frame_table(loo.table(), f"PSIS-LOO over {basis}"),
         Paragraph(pareto_text(loo)),
         *gallery_at(evidence.pictures, "leave-one-out"),
     )

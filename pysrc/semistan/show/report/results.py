@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MOST_OUTPUTS = 100_000_000  # draws times rows, of 8 bytes, that are held for a page
+FEWEST_DRAWS = 1000  # with which the training rows are judged
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,6 +67,8 @@ class Results:
         With other models.
     repaired : mapping
         What is kept of rows that PSIS-LOO is unreliable of.
+    thinned : Posterior or None
+        The part of the draws with which the training rows are judged, where these are many.
     """
 
     posterior: Posterior
@@ -77,6 +80,12 @@ class Results:
     kfold: KFold | None = None
     comparisons: tuple[Comparison, ...] = ()
     repaired: Repairs = field(default_factory=dict)
+    thinned: Posterior | None = None
+
+    @property
+    def judging(self) -> Posterior:
+        """The draws with which the training rows are judged."""
+        return self.thinned or self.posterior
 
     @property
     def bundle(self) -> Bundle:
@@ -110,6 +119,19 @@ class Results:
         return None if path is None else PurePath(path).name
 
 
+def judging(posterior: Posterior, rows: Rows) -> tuple[Posterior, Posterior | None]:
+    """Return the draws, and the part of them that judges rows where these are many.
+
+    The networks of those that judge are computed at the rows, where that fits.
+    """
+    networks = spared(posterior.design, ())
+    most = MOST_OUTPUTS // max(1, len(networks) * len(rows))
+    if posterior.size <= most:
+        return posterior.knowing(rows, networks), None
+    thinned = posterior.thin(max(FEWEST_DRAWS, most))
+    return posterior, thinned.knowing(rows, networks) if thinned.size <= most else thinned
+
+
 def results_of(
     run: Run, posterior: Posterior, summary: Summary, comparisons: tuple[Comparison, ...] = ()
 ) -> Results:
@@ -117,11 +139,11 @@ def results_of(
 
     The networks are computed at the training rows once for the whole page, where that fits.
     """
-    rows, networks = run.rows(), spared(posterior.design, ())
-    if len(networks) * posterior.size * len(rows) <= MOST_OUTPUTS:
-        posterior = posterior.knowing(rows, networks)
+    rows = run.rows()
+    posterior, thinned = judging(posterior, rows)
     return Results(
         posterior=posterior,
+        thinned=thinned,
         summary=summary,
         rows=rows,
         table=run.table(),
