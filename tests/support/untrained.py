@@ -38,6 +38,9 @@ CENSORED = np.array(["none", "right", "none", "left", "interval", "right", "none
 CATEGORICAL = "categorical(bus, car, train)"
 CATEGORIES = np.array([0, 1, 0, 2, 1, 0, 3])  # of each row in turn, some more often than others
 
+# The covariances of the levels of g, and of one that no row has.
+RELATED = {"A.csv": pd.DataFrame(0.5 + 0.5 * np.diag([1, 1, 1.2, 1, 3]), columns=[*"dcbae"])}
+
 
 def random_frame(name, generator, n=30):
     frame = pd.DataFrame(
@@ -109,7 +112,7 @@ def random_bundle(
     record = with_errors(record, parsed)
     links = {item.name: item.link for item in record.parameters}
     frame = random_frame(name, generator, n)
-    design, rows = learn_design(parsed, frame, record.levels, links)
+    design, rows = learn_design(parsed, frame, record.levels, links, RELATED)
     units = units_of(design, record, rows)
     leading = whole_networks(config, design)
     spec = leading.heads

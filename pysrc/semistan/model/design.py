@@ -214,6 +214,7 @@ def learn_design(
     frame: pd.DataFrame,
     categories: tuple[str, ...] = (),
     links: Mapping[str, str] | None = None,
+    related: Mapping[str, pd.DataFrame] | None = None,
 ) -> tuple[Design, Rows]:
     """Learn the design from the training rows.
 
@@ -228,6 +229,8 @@ def learn_design(
     links : mapping, optional
         What the predictors behind commas are of, where it is not the logarithm, or the log odds of
         categories.
+    related : mapping of DataFrames, optional
+        The covariances of levels, by the names of their files.
 
     Returns
     -------
@@ -265,6 +268,7 @@ def learn_design(
             prefix,
             (links or {}).get(part.name, default),
             [multiplied[place] for place in formula.places(part)],
+            related,
         )
         for part, prefix in zip(formula.predictors, prefixes, strict=True)
     ]

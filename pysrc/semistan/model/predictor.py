@@ -39,6 +39,7 @@ from semistan.model.table.multiplied import Multiplier
 from semistan.model.table.rows import Columns
 from semistan.model.terms.group import Group, group_from_plain, learn_group
 from semistan.model.terms.group_by import group_by_from_plain, learn_group_by
+from semistan.model.terms.group_cov import group_cov_from_plain, learn_group_cov
 from semistan.model.terms.group_members import group_members_from_plain, learn_group_members
 from semistan.model.terms.kinds import term_kind
 
@@ -182,6 +183,7 @@ def learn_predictor(
     prefix: str,
     link: str = "identity",
     multiplied: Sequence[Multiplier | None] = (),
+    related: Mapping[str, pd.DataFrame] | None = None,
 ) -> tuple[Predictor, Columns]:
     """Learn a predictor from the training rows; return it and what it needs of them.
 
@@ -197,6 +199,8 @@ def learn_predictor(
         What the predictor is of.
     multiplied : sequence of Multiplier, optional
         What its networks multiply.
+    related : mapping of DataFrames, optional
+        The covariances of levels, by the names of their files.
 
     Raises
     ------
@@ -208,7 +212,7 @@ def learn_predictor(
     of = "" if formula.name == MU else formula.name
     terms: tuple[Term, ...] = (
         *_learn_calls(formula.calls, table, of),
-        *_learn_groups(formula.groups, table, of),
+        *_learn_groups(formula.groups, table, of, related or {}),
     )
     check_varies(x)
     predictor = _named(formula, x, terms, prefix, link, multiplied)
@@ -350,23 +354,29 @@ def _with_stored(
         yield call, (number, plain[term_kind(call.kind).stored][number - 1])
 
 
-def _learn_groups(terms: tuple[GroupTerm, ...], table: pd.DataFrame, of: str) -> tuple[Group, ...]:
+def _learn_groups(
+    terms: tuple[GroupTerm, ...], table: pd.DataFrame, of: str, related: Mapping[str, pd.DataFrame]
+) -> tuple[Group, ...]:
     return tuple(
-        GROUPS[term.kind][0](term, table, _key(of, number), of)
+        GROUPS[term.kind][0](
+            term, table, _key(of, number), of, *([related[term.cov]] if term.cov else [])
+        )
         for number, term in enumerate(terms, start=1)
     )
 
 
-# How each kind of group-level term is learnt and rebuilt, by the call behind its bar.
+# How each kind of group-level term is learnt and rebuilt.
 GROUPS: dict[str, tuple[Callable[..., Group], Callable[..., Group]]] = {
     "": (learn_group, group_from_plain),
-    "gr": (learn_group_by, group_by_from_plain),
+    "by": (learn_group_by, group_by_from_plain),
+    "cov": (learn_group_cov, group_cov_from_plain),
     "mm": (learn_group_members, group_members_from_plain),
 }
 
 
 def _group_from_plain(item: Mapping[str, Any], formula: Formula, key: str, of: str) -> Group:
-    kind = "mm" if "members" in item else "gr" if "per" in item else ""
+    kinds = {"per": "by", "cov": "cov", "members": "mm"}  # by what each has beside the others
+    kind = next((kind for name, kind in kinds.items() if name in item), "")
     return GROUPS[kind][1](item, formula, key, of)
 
 

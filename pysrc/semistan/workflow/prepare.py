@@ -14,6 +14,7 @@ from semistan.data.frames import Table, as_frame
 from semistan.data.images import with_pictures
 from semistan.data.model_file import read_config
 from semistan.data.pixels import Reading
+from semistan.data.related import related_levels
 from semistan.data.tables import BINARY, STDIN, dialect_of, read_table
 from semistan.errors import InputError
 from semistan.infer.methods import check_computable, method_of, suited
@@ -176,7 +177,7 @@ def prepare(
     record = with_errors(record, formula)
     check_parameters(formula, record)
     links = {item.name: item.link for item in record.parameters}
-    design, rows = learn_design(formula, kept, categories, links)
+    design, rows = learn_design(formula, kept, categories, links, related_levels(formula, table))
     assert rows.y is not None
     check_response(record, rows.y, formula.response)
     known = check_ordered(record, formula.response, kept)

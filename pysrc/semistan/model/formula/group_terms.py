@@ -1,9 +1,10 @@
-"""Group-level terms as they are written: ``(1 + x | g)``, ``gr(g, by=h)``, ``mm(g1, g2)``."""
+"""Group-level terms as they are written: ``(1 + x | g)``, ``gr(g, by=h)``, ``mm(g1, g2)``, ..."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from semistan.model.formula.arguments import argument, truth
 from semistan.model.formula.bars import GroupText, split_at
@@ -71,6 +72,8 @@ class GroupTerm:
     per : str
         The column for each of whose levels there are standard deviations of their own, as in
         ``gr(g, by=h)``; empty without.
+    cov : str
+        The file with the covariances of the levels, as of ``gr(g, cov='A.csv')``; empty without.
     members : Members, optional
         What ``mm(g1, g2)`` says of the columns, in each of which a row has a level.
     """
@@ -81,19 +84,20 @@ class GroupTerm:
     by: tuple[str, ...]
     correlated: bool
     per: str = ""
+    cov: str = ""
     members: Members | None = None
 
     @property
     def kind(self) -> str:
-        """The call behind the bar: ``gr``, ``mm``, or empty of columns by themselves."""
-        return "mm" if self.members else "gr" if self.per else ""
+        """What stands behind the bar: ``by`` or ``cov`` of gr(), ``mm``, or empty of columns."""
+        return "mm" if self.members else "by" if self.per else "cov" if self.cov else ""
 
     @property
     def behind_bar(self) -> str:
         """What stands behind the bar."""
         if self.members:
             return self.members.text(self.by)
-        return gr_text(self.by, self.per) if self.per else ":".join(self.by)
+        return gr_text(self.by, self.per, self.cov) if self.per or self.cov else ":".join(self.by)
 
     @property
     def expressions(self) -> tuple[str, ...]:
@@ -123,34 +127,35 @@ def group_term(group: GroupText, text: str) -> GroupTerm:
             raise formula_error(text, message, (start, end))
         for factor in term:
             check_expression(as_python(factor, text)[0], text)
-    by, per, members = _levels((first, last), text)
+    levels = _levels((first, last), text)
     effects = tuple(":".join(term) for term in terms if term not in (("1",), ("0",)))
     if not terms:
         raise formula_error(text, "expected 1 or a column before the bar", (start, end))
     whole = text[slice(*group.whole)]
-    return GroupTerm(whole, ("1",) in terms, effects, by, group.correlated, per, members)
+    return GroupTerm(whole, ("1",) in terms, effects, correlated=group.correlated, **levels)
 
 
-def gr_text(by: tuple[str, ...], per: str) -> str:
-    """Write ``gr(g, by=h)``."""
-    return f"gr({':'.join(by)}, by={per})"
+def gr_text(by: tuple[str, ...], per: str = "", cov: str = "") -> str:
+    """Write ``gr(g, by=h)`` or ``gr(g, cov='A.csv')``."""
+    return f"gr({':'.join(by)}, {f'by={per}' if per else f'cov={cov!r}'})"
 
 
-def _levels(span: Span, text: str) -> tuple[tuple[str, ...], str, Members | None]:
-    """Read what stands behind the bar: the columns, h of gr(g, by=h), and what mm() says."""
+def _levels(span: Span, text: str) -> dict[str, Any]:
+    """Read what stands behind the bar: the columns, and what ``gr()`` or ``mm()`` says of them."""
     source = masked(text)
     call = re.fullmatch(r"mm\s*\((.*)\)", source[slice(*span)])
     if call:
         return _members((span[0] + call.start(1), span[0] + call.end(1)), text)
-    (first, last), per = _per(source, span, text)
+    (first, last), options = _of_gr(source, span, text)
     if not re.fullmatch(r"\w+(\s*@\s*\w+)*", source[first:last]) or source[first].isdigit():
         raise formula_error(
             text, "expected a column, or several as g:h, behind the bar", (first, last)
         )
-    return tuple(name.strip("`") for name in split_outside(text[first:last], ":")), per, None
+    by = tuple(name.strip("`") for name in split_outside(text[first:last], ":"))
+    return {"by": by, **options}
 
 
-def _members(inside: Span, text: str) -> tuple[tuple[str, ...], str, Members]:
+def _members(inside: Span, text: str) -> dict[str, Any]:
     """Read the arguments of ``mm()``."""
     source, takes = masked(text), f"mm() takes {MEMBERS}"
     columns: list[str] = []
@@ -173,14 +178,16 @@ def _members(inside: Span, text: str) -> tuple[tuple[str, ...], str, Members]:
     if weights and len(weights) != len(columns):
         message = f"mm() has {len(columns)} columns and {len(weights)} weights; give each one"
         raise formula_error(text, message, inside)
-    return tuple(columns), "", Members(weights, scaled)
+    return {"by": tuple(columns), "members": Members(weights, scaled)}
 
 
-def _per(source: str, span: Span, text: str) -> tuple[Span, str]:
-    """Return where ``gr(g, by=h)`` has the group, and h; the whole and nothing without."""
+def _of_gr(source: str, span: Span, text: str) -> tuple[Span, dict[str, str]]:
+    """Return where ``gr()`` has the group, and its option; the whole and nothing without."""
     first, last = span
-    call = re.fullmatch(r"gr\s*\(\s*([^,]*?)\s*,\s*by\s*=\s*(\w+)\s*\)", source[first:last])
+    by, cov = r"by\s*=\s*(?P<by>\w+)", r"cov\s*=\s*(?P<quote>['\"])(?P<cov>.+)(?P=quote)"
+    call = re.fullmatch(rf"gr\s*\(\s*([^,]*?)\s*,\s*(?:{by}|{cov})\s*\)", source[first:last])
     if call is None:
-        return span, ""
-    at = first + call.start(2), first + call.end(2)
-    return (first + call.start(1), first + call.end(1)), text[slice(*at)].strip("`")
+        return span, {}
+    name = "by" if call["by"] else "cov"
+    value = text[first + call.start(name) : first + call.end(name)].strip("`")
+    return (first + call.start(1), first + call.end(1)), {{"by": "per"}.get(name, name): value}
