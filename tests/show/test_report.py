@@ -11,9 +11,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from semistan.errors import InputError
 from semistan.model.config import config_toml, parse_config
 from semistan.posterior.diagnostics import Check
 from semistan.posterior.effects.answers import importance_answer, marginal_answer
+from semistan.posterior.effects.decomposition import decompose
 from semistan.posterior.effects.importance import permutation_importance
 from semistan.posterior.effects.marginal import average_marginal_effects
 from semistan.posterior.scoring.folds import KFold
@@ -538,6 +540,35 @@ def test_very_many_rows_are_judged_with_a_part_of_the_draws(computed, monkeypatc
     assert evidence.scores.basis == "60 of 240 draws, 2,200 rows"
     text = text_of(page_of(replace(computed, thinned=thinned), evidence))
     assert "PSIS-LOO over 2,200 rows, 60 of 240 draws" in text
+
+
+@pytest.mark.lengthy
+def test_the_page_says_what_the_network_found(computed, evidence):
+    found = evidence.components
+    asked = {"generator": np.random.default_rng(1)}
+    whole = decompose(computed.posterior, computed.table, **asked)
+    pd.testing.assert_frame_equal(found.totals.frame, whole.totals())
+    pd.testing.assert_frame_equal(found.shares, whole.table())
+    assert found.additive == whole.additive(0.05)
+    page = Page(page_of(computed, evidence))
+    assert "What the network found" in page.texts("h3")
+    text = text_of(page_of(computed, evidence))
+    for each in ("not additive", "u:v", "from 240 draws"):
+        assert each in text
+    assert any(n.attributes["src"] == found.picture.source for n in page.all("img"))
+
+
+@pytest.mark.lengthy
+def test_what_cannot_be_decomposed_is_left_out(monkeypatch):
+    results = small_results("y ~ x + nn(u, v)", prior_only=True, iterations=60)
+    assert gather(results, np.random.default_rng(1)).components is None
+
+    def refuse(*_, **__):
+        raise InputError("images")
+
+    monkeypatch.setattr("semistan.show.report.evidence.decompose", refuse)
+    evidence = gather(small_results(iterations=60), np.random.default_rng(1))
+    assert evidence.components is None
 
 
 @pytest.mark.lengthy

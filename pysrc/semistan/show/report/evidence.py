@@ -15,13 +15,19 @@ import numpy as np
 
 from semistan.errors import InputError
 from semistan.posterior.effects.answers import EffectTable, importance_answer, marginal_answer
+from semistan.posterior.effects.decomposition import decompose
 from semistan.posterior.effects.effect import conditional_effect, partial_dependence
 from semistan.posterior.posterior import Posterior
 from semistan.posterior.scoring.loo import Loo, leave_one_out, loo_obstacle
 from semistan.posterior.scoring.scores import pointwise, scores, scores_table
 from semistan.posterior.weighting import weighting
 from semistan.show.report.blocks import Picture
-from semistan.show.report.illustrate import effect_pictures, held_out_picture, run_pictures
+from semistan.show.report.illustrate import (
+    components_picture,
+    effect_pictures,
+    held_out_picture,
+    run_pictures,
+)
 from semistan.show.report.results import Results
 from semistan.words import count, part_of
 
@@ -55,6 +61,16 @@ class Effects:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Components:
+    """What the mean's networks found: shares of their variance, how they look, and if additive."""
+
+    totals: Estimates
+    shares: pd.DataFrame
+    picture: Picture
+    additive: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class HeldOut:
     """How well rows are predicted by fits that did not see them: elpd, scores, and a picture."""
 
@@ -84,6 +100,9 @@ class Evidence:
         Pictures of the whole run, by kind.
     conditional, dependence : Effects
         Conditional effects of structured terms, partial dependence of network inputs.
+    components : Components or None
+        The decomposition of what the mean's networks add; None for draws from the prior, and for
+        networks that cannot be decomposed, as those of images.
     """
 
     marginal: Estimates
@@ -94,6 +113,7 @@ class Evidence:
     pictures: Mapping[str, Picture] = field(default_factory=dict)
     conditional: Effects = field(default_factory=Effects)
     dependence: Effects = field(default_factory=Effects)
+    components: Components | None = None
 
 
 def gather(results: Results, generator: np.random.Generator) -> Evidence:
@@ -117,6 +137,7 @@ def gather(results: Results, generator: np.random.Generator) -> Evidence:
         pictures=run_pictures(results),
         conditional=_conditional(results, importance),
         dependence=_dependence(results, importance, generator),
+        components=_components(results) if judged else None,
     )
 
 
@@ -141,6 +162,20 @@ def _scores(results: Results) -> Estimates:
     judged = pointwise(posterior, rows, generator=np.random.default_rng(SEED))
     frame = scores_table(scores(posterior.family, judged))
     return Estimates(frame, _basis(results, posterior, len(rows)) + _weighted(results))
+
+
+def _components(results: Results) -> Components | None:
+    generator = np.random.default_rng(SEED)
+    try:
+        found = decompose(results.posterior, results.table, generator=generator)
+    except InputError:  # there is no network, or none of single inputs
+        return None
+    return Components(
+        Estimates(found.totals(), found.basis.removeprefix("From ").removesuffix(".")),
+        found.table(),
+        components_picture(results, found),
+        found.additive(),
+    )
 
 
 def _held_out(results: Results) -> HeldOut | None:

@@ -8,13 +8,15 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from semistan.posterior.effects.columns import predictors_of
+from semistan.posterior.effects.decomposition import Decomposition
 from semistan.posterior.effects.effect import Effect
 from semistan.posterior.scoring.folds import KFold
 from semistan.show.pictures import PICTURES, alt_text, available, draw
+from semistan.show.pictures.decomposition import decomposition_alt, draw_decomposition
 from semistan.show.pictures.effect import draw_effect, effect_alt
 from semistan.show.pictures.material import Material
 from semistan.show.pictures.style import DPI, look, reserve
-from semistan.show.pictures.words import categorised, effect_words
+from semistan.show.pictures.words import categorised, effect_words, eta_words
 from semistan.show.pictures.write import METADATA
 from semistan.show.report.blocks import Gallery, Picture, galleries
 from semistan.show.report.results import Results
@@ -72,6 +74,14 @@ def effect_pictures(results: Results, effects: list[Effect]) -> tuple[Picture, .
         )
         for effect, named in zip(effects, words, strict=True)
     )
+
+
+def components_picture(results: Results, found: Decomposition) -> Picture:
+    """Draw the main effects and the largest interactions of the mean's networks."""
+    material = material_of(results)
+    label = eta_words(material)
+    figure = reserve(draw_decomposition(found, label=label), material.reservations)
+    return embedded(figure, "", decomposition_alt(found, label=label))
 
 
 def material_of(results: Results) -> Material:

@@ -22,7 +22,7 @@ from semistan.show.report.blocks import (
     galleries,
     number_cell,
 )
-from semistan.show.report.evidence import Effects, Estimates, Evidence, HeldOut
+from semistan.show.report.evidence import Components, Effects, Estimates, Evidence, HeldOut
 from semistan.show.report.illustrate import gallery_at
 from semistan.show.report.numbers import joined, number
 from semistan.show.report.results import Comparison, Results
@@ -37,6 +37,12 @@ DEPENDENCE = (
     "Partial dependence: one column varies in every row, and the predictions are averaged. "
     "Combinations that do not occur in the data are averaged too."
 )
+COMPONENTS = (
+    "What the network adds to the predictor, told apart into effects of single inputs and "
+    "interactions of pairs, each without what the others say (a functional analysis of variance "
+    "over the rows)."
+)
+ADDITIVE = 0.05  # the share below which what is not additive is as good as none
 MARGINAL = (
     "The change of {} per unit of a column (`dY/dX`), or from a factor's first level to another, "
     "averaged over the rows."
@@ -77,6 +83,7 @@ def effects_section(results: Results, evidence: Evidence) -> Section:
             *_shown("Structured terms", CONDITIONAL, evidence.conditional),
             *_smooths(evidence),
             *_shown("Network inputs", DEPENDENCE, evidence.dependence),
+            *_components(evidence.components),
             *_estimated("Average marginal effects", _marginal_text(evidence), evidence.marginal),
             *_estimated("Permutation importance", IMPORTANCE, evidence.importance),
         ),
@@ -241,6 +248,21 @@ def _shown(title: str, text: str, effects: Effects) -> tuple[Block, ...]:
     left = f" {count(effects.left_out, 'column')} of less importance not shown."
     basis = f" From {effects.basis}.{left if effects.left_out else ''}"
     return (Heading(title), Paragraph(text + basis), *galleries(effects.pictures))
+
+
+def _components(found: Components | None) -> tuple[Block, ...]:
+    if found is None:
+        return ()
+    return (
+        Heading("What the network found"),
+        Paragraph(
+            f"{COMPONENTS} The probability that less than {ADDITIVE:.0%} is not additive is "
+            f"{number(found.additive, 2)}."
+        ),
+        *galleries((found.picture,)),
+        frame_table(found.totals.frame, f"Shares of the variance, from {found.totals.basis}"),
+        frame_table(found.shares, "Shares of single inputs and of pairs"),
+    )
 
 
 def _smooths(evidence: Evidence) -> tuple[Block, ...]:
