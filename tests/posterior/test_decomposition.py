@@ -9,7 +9,7 @@ from semistan.errors import InputError
 from semistan.model.design import apply_design
 from semistan.model.subspace import along
 from semistan.posterior.effects.anova import Space, analyse
-from semistan.posterior.effects.decomposition import decompose
+from semistan.posterior.effects.decomposition import Input, chosen_space, decompose
 from semistan.posterior.effects.input_basis import level_basis, spline_basis
 from semistan.posterior.posterior import Mixture, SubspacePosterior
 from support.drawn import random_draws
@@ -271,3 +271,19 @@ def test_components_and_their_sum_at_rows_are_the_function():
     assert sum(parts)[0] == pytest.approx(f - f.mean(), abs=0.1)
     assert [part.std() for part in parts] == pytest.approx(found.deviations[:, 0])
     assert parts[0] @ parts[2].T / 500 == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_curves_do_not_follow_what_interactions_do_by_chance(seed):
+    """A product has no main effects, and functions of single inputs are followed as before."""
+    u, v = np.random.default_rng(seed).uniform(-1.7, 1.7, (2, 600))
+    weights, inputs = np.full(600, 1 / 600), (Input("u", u), Input("v", v))
+    for f, share in ((u * v, 0.0), (np.sin(4 * u) + v**2, 1.0), (np.sin(4 * u) + u * v, 0.34)):
+        space, most = chosen_space(inputs, [(0, 1)], weights, f[:, None])
+        assert most == 18
+        found = analyse(space, (u, v), weights, f[:, None])
+        assert found.shares[:2].sum() == pytest.approx(share, abs=0.06)
+        if share == 0:
+            grid = np.linspace(-1.7, 1.7, 50)
+            for j in range(2):
+                assert np.abs(found.component(j, [grid])).mean() < 0.12 * f.std()

@@ -227,6 +227,18 @@ def additive(space: Space) -> Space:
     return Space(space.singles, space.factors, ())
 
 
+def left_out_error(space: Space, values: Sequence[Array], weights: Array, f: Array) -> float:
+    """Return the mean square of what functions miss of f (N,) in rows that they are not fitted to.
+
+    By least squares, whose leverages give the fit without a row in closed form.
+    """
+    root = np.sqrt(weights)
+    Q, _ = np.linalg.qr(root[:, None] * space.columns(values))
+    residual = root * f - Q @ (Q.T @ (root * f))
+    lever = np.minimum(np.square(Q).sum(axis=1), MOST_LEVERAGE)
+    return float(np.square(residual / (1 - lever)).sum())
+
+
 def _moments(Z: Array, weights: Array, F: Array) -> tuple[Array, Array, Array]:
     """Return E[Z' Z] (p, p), and of centred f E[Z' f] (p, S) and Var f (S,)."""
     weighted = weights[:, None] * Z

@@ -5,14 +5,16 @@ input is a column of the table, whatever terms ``nn()`` makes of it; a term of s
 ``u / v``, is an input by itself. Only pairs that stand in one network can interact.
 
 The number of functions grows with the rows, to a quarter of these; where rows are few, curves of
-single inputs come first, with up to a half. Where there are too many
+single inputs come first, with up to a half. Each input has as many as predict the posterior mean
+best in rows left out, so that its curve does not follow what interactions do at the rows by chance.
+Where there are too many
 pairs, those are kept whose interaction, of polynomials of degree 2, explains most of what no sum of
 functions of single inputs follows; the others belong to the rest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -27,7 +29,7 @@ from semistan.model.formula.formula import Network, parse_formula
 from semistan.model.names import MU
 from semistan.model.table.columns import evaluate
 from semistan.model.table.rows import evenly_spaced
-from semistan.posterior.effects.anova import Analysis, Space, additive, analyse
+from semistan.posterior.effects.anova import Analysis, Space, additive, analyse, left_out_error
 from semistan.posterior.effects.columns import Predictors, predictors_of, sample_positions
 from semistan.posterior.effects.estimates import estimates
 from semistan.posterior.effects.input_basis import CUBIC, SIZES, Basis, level_basis, spline_basis
@@ -35,6 +37,7 @@ from semistan.posterior.posterior import Posterior
 from semistan.posterior.predictive import check_dpar
 from semistan.posterior.weighting import row_weights
 from semistan.posterior.written import table_text
+from semistan.words import part_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,6 +47,7 @@ MOST_FUNCTIONS = 1000
 SHARE_OF_SINGLES, SHARE_OF_ALL, MOST_OF_ALL = 0.1, 0.25, 0.5  # functions for each row
 SCREENING_DRAWS, SCREENING_ROWS = 50, 2000
 FEWEST_ROWS = 10
+SWEEPS = 2  # through the inputs, in the choice of their numbers of functions
 REST, SINGLES, PAIRS, BEYOND = "rest", "main effects", "interactions of pairs", "not additive"
 
 
@@ -83,6 +87,8 @@ class Decomposition:
         How many were used, of how many there are.
     pairs : tuple of int
         How many pairs of inputs were told apart, of how many stand in one network.
+    most : int
+        The most functions that the rows allow of an input.
     """
 
     predictor: str
@@ -92,6 +98,7 @@ class Decomposition:
     rows: tuple[int, int]
     draws: tuple[int, int]
     pairs: tuple[int, int]
+    most: int
 
     def __repr__(self) -> str:
         return f"{table_text(self.table())}\n\n{table_text(self.totals())}"
@@ -163,24 +170,22 @@ class Decomposition:
     @property
     def basis(self) -> str:
         """On what it rests, in words."""
-        used = ((self.draws, "draws"), (self.rows, "rows"), (self.pairs, "pairs of inputs"))
-        parts = [f"{n:,}{'' if n == of else f' of {of:,}'} {noun}" for (n, of), noun in used]
-        text = f"From {', '.join(parts)}, by {self.space.size} functions."
-        if (degree := min(self._degrees(), default=CUBIC)) < CUBIC:
-            shape = "straight lines" if degree == 1 else "parabolas"
+        used = ((self.draws, "draw"), (self.rows, "row"), (self.pairs, "pair"))
+        parts = ", ".join(part_of(*numbers, noun) for numbers, noun in used)
+        text = f"From {parts} of inputs, by {self.space.size} functions."
+        if self._is_limited:
+            shape = "straight lines" if self.most == 1 else "parabolas"
             text += (
                 f" So few rows can tell only {shape} apart as main effects: what is curved "
                 "otherwise counts as not additive."
             )
         return text
 
-    def _degrees(self) -> list[int]:
-        """Return the degrees of splines that do not reach each of an input's values."""
-        return [
-            basis.degree
-            for each, basis in zip(self.inputs, self.space.singles, strict=True)
-            if not each.levels and len(np.unique(each.values)) > basis.size + 1
-        ]
+    @property
+    def _is_limited(self) -> bool:
+        """Whether a number with more values than functions has no cubic splines."""
+        numbers = [each.values for each in self.inputs if not each.levels]
+        return self.most < CUBIC and any(len(np.unique(x)) > self.most + 1 for x in numbers)
 
 
 def decompose(
@@ -224,11 +229,11 @@ def decompose(
     F = np.ascontiguousarray(thinned.network(applied, name).T)
     inputs, together = _inputs(networks, predictors_of(posterior, sample))
     _check_rows(len(sample), len(inputs))
-    space = _space(inputs, together, weights, F)
+    space, most = chosen_space(inputs, together, weights, F)
     found = _whole(analyse(space, [each.values for each in inputs], weights, F), len(together))
     return Decomposition(
         name, tuple(inputs), found, weights, (len(sample), len(table)),
-        (thinned.size, posterior.size), (len(space.pairs), len(together)),
+        (thinned.size, posterior.size), (len(space.pairs), len(together)), most,
     )  # fmt: skip
 
 
@@ -297,24 +302,46 @@ def _input(name: str, term: str, predictors: Predictors) -> Input:
     return Input(name, column.to_numpy(dtype=float))
 
 
-def _space(
+def chosen_space(
     inputs: Sequence[Input], together: Sequence[tuple[int, int]], weights: Array, F: Array
-) -> Space:
-    """Choose how many functions there are, and which pairs if not all can be told apart."""
+) -> tuple[Space, int]:
+    """Choose functions, and pairs if not all can be told apart; return the most of an input too."""
     N, Q = len(F), len(inputs)
     bases = {size: tuple(each.basis(weights, size) for each in inputs) for size in SIZES}
     few = min(SHARE_OF_SINGLES * N, MOST_FUNCTIONS / 2)
     fitting = [m for m in SIZES if sum(basis.size for basis in bases[m]) <= few]
     curved = [m for m in SIZES if m <= 3 and m * Q <= MOST_OF_ALL * N]  # before any pairs
-    singles = bases[max([*fitting[:1], *curved[:1], 1])]
+    most = max([*fitting[:1], *curved[:1], 1])
+    singles = _best(bases, [m for m in SIZES if m <= most], inputs, weights, F.mean(axis=1))
     left = min(SHARE_OF_ALL * N, MOST_FUNCTIONS) - 1 - sum(basis.size for basis in singles)
     for m in (6, 4, 3, 2):
         space = Space(singles, bases[m], tuple(together))
         if space.size - additive(space).size <= left:
-            return space
+            return space, most
     order = _screened(space, inputs, weights, F) if left > 0 else []
     sizes = np.cumsum([bases[2][j].size * bases[2][k].size for j, k in order])
-    return Space(singles, bases[2], tuple(order[: int(np.searchsorted(sizes, left, "right"))]))
+    chosen = tuple(order[: int(np.searchsorted(sizes, left, "right"))])
+    return Space(singles, bases[2], chosen), most
+
+
+def _best(
+    bases: Mapping[int, tuple[Basis, ...]],
+    sizes: Sequence[int],
+    inputs: Sequence[Input],
+    weights: Array,
+    f: Array,
+) -> tuple[Basis, ...]:
+    """Choose each input's functions by how well they all predict f (N,) in rows left out."""
+    singles = list(bases[sizes[0]])
+    values = [each.values for each in inputs]
+    for _ in range(SWEEPS):
+        for j in range(len(inputs)):
+            errors = {}
+            for basis in {bases[m][j].size: bases[m][j] for m in sizes}.values():
+                some = (*singles[:j], basis, *singles[j + 1 :])
+                errors[basis] = left_out_error(Space(some, some, ()), values, weights, f)
+            singles[j] = min(errors, key=errors.__getitem__)
+    return tuple(singles)
 
 
 def _screened(

@@ -65,7 +65,7 @@ NO_FOLDS = (
     "`semistan report` then shows it here."
 )
 LOO = "Each row's predictive density as if it had been left out, by importance sampling."
-WORDS = ("term", "contrast", "category", "measure", "score", "model", "")
+WORDS = ("component", "term", "contrast", "category", "measure", "score", "model", "")
 DIGITS = {"Relative": 2, "weight": 2, "largest_k": 2, "k_above": 0}
 FIGURES = (  # without an error
     "RMSE", "MAE", "CRPS", "AUC", "Brier", "accuracy", "coverage", "randomised coverage", "seconds"
