@@ -365,18 +365,17 @@ def _learn_groups(
     )
 
 
-# How each kind of group-level term is learnt and rebuilt.
+# How group-level terms are learnt and rebuilt, by what they have beside columns.
 GROUPS: dict[str, tuple[Callable[..., Group], Callable[..., Group]]] = {
     "": (learn_group, group_from_plain),
-    "by": (learn_group_by, group_by_from_plain),
+    "per": (learn_group_by, group_by_from_plain),
     "cov": (learn_group_cov, group_cov_from_plain),
-    "mm": (learn_group_members, group_members_from_plain),
+    "members": (learn_group_members, group_members_from_plain),
 }
 
 
 def _group_from_plain(item: Mapping[str, Any], formula: Formula, key: str, of: str) -> Group:
-    kinds = {"per": "by", "cov": "cov", "members": "mm"}  # by what each has beside the others
-    kind = next((kind for name, kind in kinds.items() if name in item), "")
+    kind = next((kind for kind in GROUPS if kind in item), "")
     return GROUPS[kind][1](item, formula, key, of)
 
 

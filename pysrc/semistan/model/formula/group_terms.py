@@ -89,8 +89,8 @@ class GroupTerm:
 
     @property
     def kind(self) -> str:
-        """What stands behind the bar: ``by`` or ``cov`` of gr(), ``mm``, or empty of columns."""
-        return "mm" if self.members else "by" if self.per else "cov" if self.cov else ""
+        """Which of ``per``, ``cov`` and ``members`` it has; empty of columns by themselves."""
+        return next((name for name in ("per", "cov", "members") if getattr(self, name)), "")
 
     @property
     def behind_bar(self) -> str:
