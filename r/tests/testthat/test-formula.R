@@ -5,6 +5,10 @@ test_that("formulas are written in semistan's words", {
                "late | trials(n) ~ a:b + I(x^2) + offset(log(n)) + nn(.)")
   expect_equal(formula_text(y ~ `body mass` + Sepal.Length + (x || g/h) + x %in% g + brms::mo(z)),
                "y ~ `body mass` + Sepal.Length + (x || g / h) + x %in% g + mo(z)")
+  expect_equal(formula_text(y ~ (1 | mm(g, h, weights = cbind(v, w), scale = FALSE)) + nn(u)),
+               "y ~ (1 | mm(g, h, weights=cbind(v, w), scale=False)) + nn(u)")
+  expect_equal(formula_text(y ~ (1 | gr(g, cov = "A.csv")) + nn(u)),
+               "y ~ (1 | gr(g, cov='A.csv')) + nn(u)")
   expect_equal(formula_text(list(y ~ x + nn(u), sigma ~ -x)), "y ~ x + nn(u), sigma ~ -x")
   expect_equal(formula_text("y ~ nn(emb_*)"), "y ~ nn(emb_*)")
   expect_error(formula_text(~ x), "nothing to the left")
