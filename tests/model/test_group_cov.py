@@ -167,8 +167,10 @@ def test_the_file_is_beside_the_table_or_in_the_working_directory(tmp_path, monk
     (tmp_path / "data").mkdir()
     table().to_csv("data/table.csv", index=False)
     config = ModelConfig(formula=f"y ~ x + {TERM} + nn(u)", data="data/table.csv")
-    with pytest.raises(InputError, match=re.escape("cov='A.csv' is no file, neither beside")):
-        prepare(config)
+    for name in ("A.csv", "A" * 5000):
+        absent = config.model_copy(update={"formula": config.formula.replace("A.csv", name)})
+        with pytest.raises(InputError, match=f"cov='{name}' is no file, neither beside"):
+            prepare(absent)
     named([5, 3, 1, 0, 2, 4]).to_csv("data/A.csv", index=False)
     beside = prepare(config).design.terms[0].factor
     assert beside @ beside.T == pytest.approx(matrix())

@@ -28,10 +28,14 @@ def related_levels(formula: Formula, frame: pd.DataFrame) -> dict[str, pd.DataFr
 
 
 def _read(name: str, folder: Path) -> pd.DataFrame:
-    for path in (folder / name, Path(name)):
-        if path.is_file():
-            return read_table(path)
-    raise InputError(
-        f"cov='{name}' is no file, neither beside the table nor in the working directory; it is a "
-        "table of covariances with a row and a column for each level"
-    )
+    paths = (folder / name, Path(name))
+    try:
+        found = next((path for path in paths if path.is_file()), None)
+    except OSError:  # the name is too long, or a folder must not be read
+        found = None
+    if found is None:
+        raise InputError(
+            f"cov='{name}' is no file, neither beside the table nor in the working directory; it "
+            "is a table of covariances with a row and a column for each level"
+        )
+    return read_table(found)
