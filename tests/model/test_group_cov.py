@@ -141,6 +141,7 @@ def test_a_damaged_state_is_refused(damage):
         (TERM, related().iloc[:, :4], "one row and one column for each level, got 6 rows and 4"),
         (TERM, related().iloc[:4, :4], "has no covariances of 'e', which 'g' has"),
         (TERM, named().assign(**{"Unnamed: 0": list("abcdeg")}), "the same levels in rows and"),
+        (TERM, named().assign(**{"Unnamed: 0": [*"abcde", None]}), "in rows and columns; see"),
         (TERM, related(a=["x"] * 6), "must have numbers alone"),
         (TERM, related(a=np.nan), "finite numbers"),
         (TERM, related(a=[1, 0.3, 0.5, 0, 0, 0]),

@@ -170,7 +170,7 @@ def covariances(related: pd.DataFrame, name: str) -> tuple[tuple[str, ...], Arra
     """
     columns, rows = [str(column) for column in related.columns], None
     if len(columns) == len(related) + 1:
-        rows = as_text(related.iloc[:, 0]).tolist()
+        rows = list(map(str, as_text(related.iloc[:, 0])))
         related, columns = related.iloc[:, 1:], columns[1:]
     if len(columns) != len(related) or len({*columns}) < len(columns):
         raise InputError(
