@@ -23,7 +23,7 @@ from semistan.model.units import Units
 if TYPE_CHECKING:
     from torch import Tensor
 
-MOST_ACTIVATIONS = 1_000_000  # of the widest layer that are held at a time, in a cache
+MOST_ACTIVATIONS = 1_000_000  # of the widest layer held at a time; more leave the cache
 
 
 def network_output(

@@ -33,7 +33,7 @@ from semistan.posterior.draws import Draws, level
 from semistan.posterior.engine import Engine
 from semistan.posterior.options import MARGINAL, NEW, NONE
 
-CHUNK_ACTIVATIONS = 1_000_000  # activations of the widest layer held at a time, in a cache
+CHUNK_ACTIVATIONS = 1_000_000  # of the widest layer held at a time; more leave the cache
 
 
 @dataclass(frozen=True, slots=True, eq=False)
