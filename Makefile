@@ -17,8 +17,8 @@ BIN := .venv/bin
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
 # Tests that start processes of their own have these compile their programs.
 COMPILE := --compile -q $(addprefix --ignore=tests/,command/test_cli_fit.py infer/test_export.py faults)
-BENCHMARKS := bench-gradient bench-ess bench-metric bench-threads bench-scale bench-train \
-  bench-temperature bench-baselines bench-subspaces bench-asymmetry bench-cluster
+BENCHMARKS := bench-gradient bench-ess bench-metric bench-threads bench-scale bench-fit \
+  bench-train bench-temperature bench-baselines bench-subspaces bench-asymmetry bench-cluster
 STUDIES := study-coverage study-large study-simulation study-toy study-tables study-images study-effects
 
 .PHONY: demo test test-all test-r test-docs test-faults coverage lint fast-test cmdstan golden dist docs clean
