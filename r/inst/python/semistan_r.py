@@ -10,7 +10,7 @@ import ctypes
 import json
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,6 +25,8 @@ from semistan.posterior.categories import category_names
 from semistan.posterior.summary import coefficient_table
 from semistan.workflow.prepare import new_rows
 
+Columns = list[dict[str, Any]]  # of a table, as R writes them
+Settings = dict[str, Any]
 LISTS = ("hidden", "channels")  # settings that are lists even of one number
 
 
@@ -66,7 +68,7 @@ _set_handler.argtypes, _set_handler.restype = [ctypes.c_int, ctypes.c_void_p], c
 # Tables and arrays ------------------------------------------------------------------------------
 
 
-def table_of(columns: list[dict[str, Any]] | None) -> pd.DataFrame | None:
+def table_of(columns: Columns | None) -> pd.DataFrame | None:
     """Return a data frame of R, of whose columns each says its kind and has its bytes."""
     if columns is None:
         return None
@@ -120,7 +122,8 @@ def _written(column: pd.Series) -> dict[str, Any]:
     if isinstance(column.dtype, pd.CategoricalDtype):
         codes, levels, kind = column.cat.codes, column.cat.categories, "factor"
     else:
-        codes, levels, kind = *pd.factorize(column), "text"
+        codes, levels = pd.factorize(column)
+        kind = "text"
     ordered = kind == "factor" and bool(column.cat.ordered)
     return {"kind": kind, "bytes": _bytes(codes, np.int32), "levels": [*map(str, levels)],
             "ordered": ordered}  # fmt: skip
@@ -139,7 +142,7 @@ def _bytes(values: Any, kind: type) -> bytearray:
 # Fits -------------------------------------------------------------------------------------------
 
 
-def fit(model: str, columns: list, settings: dict, **named: Any) -> Any:
+def fit(model: str, columns: Columns, settings: Settings, **named: Any) -> Any:
     """Fit a model."""
     return semistan.fit(model, table_of(columns), **named, **_plain(settings))
 
@@ -155,7 +158,7 @@ def read(path: str) -> Any:
 
 
 def update(
-    fitted: Any, model: str | None, columns: list | None, settings: dict, **named: Any
+    fitted: Any, model: str | None, columns: Columns | None, settings: Settings, **named: Any
 ) -> Any:
     """Fit once more, with what changes."""
     return semistan.update(fitted, model, table_of(columns), **named, **_plain(settings))
@@ -172,7 +175,7 @@ def describe(fitted: Any) -> dict[str, Any]:
     """Return what R keeps of a fit."""
     family, design, posterior = fitted.run.bundle.family, fitted.run.bundle.design, fitted.posterior
     formula = parse_formula(design.formula)
-    hidden = {*formula.own_columns, *formula.grouping, *formula.only_offset}
+    hidden = {*formula.own_columns, *formula.grouping, *formula.not_learnt}
     return {
         "path": str(fitted.path.resolve()),
         "formula": fitted.formula,
@@ -256,7 +259,7 @@ def stan_data(fitted: Any) -> dict[str, Any]:
 def predictions(
     fitted: Any,
     what: str,
-    columns: list | None,
+    columns: Columns | None,
     *,
     ndraws: int | None = None,
     seed: int = 1,
@@ -280,7 +283,7 @@ def predictions(
     return array_of(PREDICTIONS[what](posterior, rows, **named))
 
 
-PREDICTIONS = {
+PREDICTIONS: dict[str, Callable[..., Any]] = {
     "epred": predictive.posterior_epred,
     "linpred": predictive.posterior_linpred,
     "replicate": predictive.posterior_predict,
@@ -288,16 +291,17 @@ PREDICTIONS = {
 }
 
 
-def predict(fitted: Any, columns: list | None, **named: Any) -> list[dict[str, Any]]:
+def predict(fitted: Any, columns: Columns | None, **named: Any) -> list[dict[str, Any]]:
     """Return one line per row, or row and category."""
     return columns_of(fitted.predict(table_of(columns), **named))
 
 
 def effect(
-    fitted: Any, variables: list[str], *, interval: float, at: list | None, **named: Any
+    fitted: Any, variables: list[str], *, interval: float, at: Columns | None, **named: Any
 ) -> dict[str, Any]:
     """Return the effect of one or two columns, and where the others are held."""
-    held = {} if at is None else {name: column.iloc[0] for name, column in table_of(at).items()}
+    table = table_of(at)
+    held = {} if table is None else {name: column.iloc[0] for name, column in table.items()}
     found = fitted.effect(variables, at=held, **named)
     grid = columns_of(found.table(interval))
     return {"table": grid, "reference": {k: str(v) for k, v in found.reference.items()}}
