@@ -83,6 +83,7 @@ def test_what_takes_too_long_becomes_a_curve_of_as_many_trainings_as_the_budget_
     of = f"k = 2 of {MANY} weights{each}, the others by their normal approximation: all would take"
     assert found.reason.startswith(of)
     assert "more than the budget of 10 min" in found.reason
+    assert ("--subspaces 3" in found.reason) == (trainings == 1)
 
 
 def test_a_curve_is_counted_by_the_gradient_of_its_own_program():

@@ -170,6 +170,11 @@ def _of_a_curve(
     if number == "auto":
         number, draws = cost.trainings(k, _length(prepared.config))
         found = _of_subspaces(found, number)
+        if number == 1 and found.model.completes:
+            reason += (
+                "; the budget leaves one training, whose intervals can be too narrow with so many "
+                "rows: --subspaces 3 has three"
+            )
     length = _length(found.config)
     draws = draws or cost.longest(k, length) or length.least
     each = f" in each of {number} subspaces" if number > 1 else ""
