@@ -204,6 +204,15 @@ def _try_writing(path: Path) -> None:
         raise file_error(error, above) from error
 
 
+def file_beside(name: str, folder: Path) -> Path | None:
+    """Return a named file: in a folder, or from the working directory; None if in neither."""
+    paths = (folder / name, Path(name))
+    try:
+        return next((path for path in paths if path.is_file()), None)
+    except OSError:  # the name is too long, or a folder must not be read
+        return None
+
+
 def check_output_file(path: Path, *, overwrite: bool) -> None:
     """Refuse to write over an existing file unless told to, or where none can be written.
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from semistan.bundle.files import file_beside
 from semistan.errors import InputError
 from semistan.model.arrays import Array
 from semistan.model.formula.trunks import Trunk
@@ -151,11 +152,7 @@ def open_trunk(
 
 def trunk_path(trunk: Trunk, folder: Path) -> Path | None:
     """Return a trunk's file: in a folder, or from the working directory; None if in neither."""
-    paths = (folder / trunk.file, Path(trunk.file))
-    try:
-        return next((path for path in paths if path.is_file()), None)
-    except OSError:  # the name is too long, or a folder must not be read
-        return None
+    return file_beside(trunk.file, folder)
 
 
 def _content(path: Path) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from semistan.bundle.files import file_beside
 from semistan.data.images import FOLDER
 from semistan.data.tables import read_table
 from semistan.errors import InputError
@@ -28,11 +29,7 @@ def related_levels(formula: Formula, frame: pd.DataFrame) -> dict[str, pd.DataFr
 
 
 def _read(name: str, folder: Path) -> pd.DataFrame:
-    paths = (folder / name, Path(name))
-    try:
-        found = next((path for path in paths if path.is_file()), None)
-    except OSError:  # the name is too long, or a folder must not be read
-        found = None
+    found = file_beside(name, folder)
     if found is None:
         raise InputError(
             f"cov='{name}' is no file, neither beside the table nor in the working directory; it "

@@ -172,8 +172,8 @@ def _of_a_curve(
         found = _of_subspaces(found, number)
         if number == 1 and found.model.completes:
             reason += (
-                "; the budget leaves one training, whose intervals can be too narrow with so many "
-                "rows: --subspaces 3 has three"
+                "; the budget leaves one training, whose intervals can be too narrow: "
+                "--subspaces 3 has three"
             )
     length = _length(found.config)
     draws = draws or cost.longest(k, length) or length.least

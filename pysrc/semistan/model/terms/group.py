@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
@@ -501,6 +501,11 @@ def group_of_levels(
     correlated = term.correlated and len(effects) > 1
     levels = tuple(sorted(labels))
     return Group(term.by, levels, effects, term.intercept, terms, correlated, key, of)
+
+
+def shared_state(group: Group) -> dict[str, Any]:
+    """Return what kinds of groups have in common, by the names of their fields."""
+    return {field.name: getattr(group, field.name) for field in fields(Group)}
 
 
 def group_name(by: tuple[str, ...]) -> str:

@@ -8,7 +8,7 @@ g are normal with mean 0 and the standard deviation of their h, ``sd_g__Intercep
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,13 @@ from semistan.model.formula.group_terms import GroupTerm, gr_text
 from semistan.model.names import unique_names
 from semistan.model.streams import Streams
 from semistan.model.table.rows import Block
-from semistan.model.terms.group import Group, group_from_plain, learn_group, level_labels
+from semistan.model.terms.group import (
+    Group,
+    group_from_plain,
+    learn_group,
+    level_labels,
+    shared_state,
+)
 from semistan.model.terms.penalised import Several
 from semistan.model.terms.term import Hyperparameter, Lines
 
@@ -215,8 +221,7 @@ def group_by_from_plain(
 
 
 def _with(group: Group, per: str, levels: tuple[str, ...], per_of: tuple[int, ...]) -> GroupBy:
-    plain = {field.name: getattr(group, field.name) for field in fields(Group)}
-    return GroupBy(**plain, per=per, per_levels=levels, per_of=per_of)
+    return GroupBy(**shared_state(group), per=per, per_levels=levels, per_of=per_of)
 
 
 def _codes(levels: tuple[str, ...], labels: list[str | None], name: str) -> list[int]:

@@ -9,7 +9,7 @@ which have no rows are predicted from their relatives. Names are brms's.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +23,13 @@ from semistan.model.parameter import Parameter
 from semistan.model.priors.chosen import ChosenPriors
 from semistan.model.table.canonical import as_text
 from semistan.model.table.rows import Block
-from semistan.model.terms.group import Group, group_from_plain, group_of_levels, labels_in
+from semistan.model.terms.group import (
+    Group,
+    group_from_plain,
+    group_of_levels,
+    labels_in,
+    shared_state,
+)
 from semistan.model.terms.term import Lines, TensorBlock
 
 if TYPE_CHECKING:
@@ -231,5 +237,4 @@ def group_cov_from_plain(
 
 
 def _with(group: Group, cov: str, factor: Array) -> GroupCov:
-    plain = {field.name: getattr(group, field.name) for field in fields(Group)}
-    return GroupCov(**plain, cov=cov, factor=factor)
+    return GroupCov(**shared_state(group), cov=cov, factor=factor)

@@ -8,7 +8,7 @@ the weights of a row are divided by their sum (brms's ``mm``).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from semistan.model.terms.group import (
     group_of_levels,
     labels_in,
     level_labels,
+    shared_state,
 )
 from semistan.model.terms.term import Lines, TensorBlock
 
@@ -244,5 +245,4 @@ def group_members_from_plain(
 
 
 def _with(group: Group, members: Members) -> GroupOfMembers:
-    plain = {field.name: getattr(group, field.name) for field in fields(Group)}
-    return GroupOfMembers(**plain, members=members)
+    return GroupOfMembers(**shared_state(group), members=members)
