@@ -227,16 +227,26 @@ def additive(space: Space) -> Space:
     return Space(space.singles, space.factors, ())
 
 
-def left_out_error(space: Space, values: Sequence[Array], weights: Array, f: Array) -> float:
+def left_out_errors(
+    others: Array, candidates: Sequence[Array], weights: Array, f: Array
+) -> list[float]:
     """Return the mean square of what functions miss of f (N,) in rows that they are not fitted to.
 
-    By least squares, whose leverages give the fit without a row in closed form.
+    By least squares on ``others`` (N, p) and one of the candidates (N, m) after the other, whose
+    leverages give the fit without a row in closed form.
     """
-    root = np.sqrt(weights)
-    Q, _ = np.linalg.qr(root[:, None] * space.columns(values))
-    residual = root * f - Q @ (Q.T @ (root * f))
-    lever = np.minimum(np.square(Q).sum(axis=1), MOST_LEVERAGE)
-    return float(np.square(residual / (1 - lever)).sum())
+    root = np.sqrt(weights)[:, None]
+    Q, _ = np.linalg.qr(root * others)
+    residual = root[:, 0] * f
+    residual = residual - Q @ (Q.T @ residual)
+    errors = []
+    for candidate in candidates:
+        own = root * candidate
+        q, _ = np.linalg.qr(own - Q @ (Q.T @ own))
+        lever = np.square(Q).sum(axis=1) + np.square(q).sum(axis=1)
+        missed = (residual - q @ (q.T @ residual)) / (1 - np.minimum(lever, MOST_LEVERAGE))
+        errors.append(float(np.square(missed).sum()))
+    return errors
 
 
 def _moments(Z: Array, weights: Array, F: Array) -> tuple[Array, Array, Array]:

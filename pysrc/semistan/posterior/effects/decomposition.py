@@ -29,7 +29,7 @@ from semistan.model.formula.formula import Network, parse_formula
 from semistan.model.names import MU
 from semistan.model.table.columns import evaluate
 from semistan.model.table.rows import evenly_spaced
-from semistan.posterior.effects.anova import Analysis, Space, additive, analyse, left_out_error
+from semistan.posterior.effects.anova import Analysis, Space, additive, analyse, left_out_errors
 from semistan.posterior.effects.columns import Predictors, predictors_of, sample_positions
 from semistan.posterior.effects.estimates import estimates
 from semistan.posterior.effects.input_basis import CUBIC, SIZES, Basis, level_basis, spline_basis
@@ -332,15 +332,18 @@ def _best(
     f: Array,
 ) -> tuple[Basis, ...]:
     """Choose each input's functions by how well they all predict f (N,) in rows left out."""
-    singles = list(bases[sizes[0]])
-    values = [each.values for each in inputs]
+    tried = [list({own[j].size: own[j] for own in map(bases.__getitem__, sizes)}.values())
+             for j in range(len(inputs))]  # fmt: skip
+    columns = {basis: basis.columns(each.values)
+               for each, own in zip(inputs, tried, strict=True) for basis in own}  # fmt: skip
+    singles, constant = [own[0] for own in tried], np.ones((len(f), 1))
     for _ in range(SWEEPS):
-        for j in range(len(inputs)):
-            errors = {}
-            for basis in {bases[m][j].size: bases[m][j] for m in sizes}.values():
-                some = (*singles[:j], basis, *singles[j + 1 :])
-                errors[basis] = left_out_error(Space(some, some, ()), values, weights, f)
-            singles[j] = min(errors, key=errors.__getitem__)
+        for j, own in enumerate(tried):
+            others = [columns[basis] for i, basis in enumerate(singles) if i != j]
+            errors = left_out_errors(
+                np.hstack([constant, *others]), [columns[basis] for basis in own], weights, f
+            )
+            singles[j] = own[int(np.argmin(errors))]
     return tuple(singles)
 
 
