@@ -103,6 +103,9 @@ class Convolution:
         of = lambda at: self.forward(at, u)[:, output]  # noqa: E731
         return of(w), torch.func.jacrev(of)(w)
 
+    def derivatives_along(self, w, u, output, V):
+        return self.output_and_jacobian(w, u, output)[1] @ V
+
     def onnx_features(self, graph, w, u, frozen):
         return u
 

@@ -18,15 +18,19 @@ from semistan.errors import InputError, SemistanError
 from semistan.model.design import apply_design, design_from_plain, design_to_plain, learn_design
 from semistan.model.formula.formula import parse_formula
 from semistan.model.model import network_spec
+from semistan.model.networks.conv import Convolutional
 from semistan.model.networks.mlp import FullyConnected
+from semistan.model.networks.multiplied import Multiplied
 from semistan.model.networks.networks import (
     Networks,
+    derivatives_along,
     forward,
     layers,
     output_and_jacobian,
     output_layers,
     outputs,
 )
+from semistan.model.networks.residual import Residual
 from semistan.model.orthogonal import orthogonal_columns
 from semistan.model.subspace import along, along_axes
 from semistan.posterior.predictive import posterior_linpred
@@ -83,6 +87,30 @@ def test_the_jacobian_is_that_of_finite_differences():
     assert torch.equal(f, forward(spec, torch.tensor(w), h))
     # a central difference errs by step^2 times a third derivative, and by rounding over step
     assert np.allclose(J, (up - down) / (2 * step), rtol=1e-7, atol=1e-8)
+
+
+ALONG = {
+    "one network": networks(2, hidden=(8, 8)),
+    "two networks": networks(2, 1, hidden=(8, 8)),
+    "with skip and norm": Networks((Residual(2, (8, 8), skip=True, norm=True),)),
+    "a column multiplies one": Networks(
+        (FullyConnected(2, (8,)), Multiplied(FullyConnected(1, (8,))))
+    ),
+    "convolutions": Networks((Convolutional((1, 6, 6), (2,), (3,)),)),
+    "of two predictors": Networks((FullyConnected(2, (8, 8), outputs=2),), ("mu", "sigma")),
+}
+
+
+@pytest.mark.parametrize("k", [1, 2, 30], ids=lambda k: f"{k} directions")
+@pytest.mark.parametrize("spec", ALONG.values(), ids=ALONG)
+def test_the_derivatives_along_directions_are_those_by_all_weights(spec, k):
+    generator = np.random.default_rng(2)
+    sizes = (spec.d, (6, spec.n_inputs), (spec.d, k))
+    w, u, V = (torch.tensor(generator.normal(size=size)) for size in sizes)
+    for predictor in ("mu", "sigma"):
+        expected = torch.func.jacrev(lambda at, of=predictor: forward(spec, at, u, of))(w) @ V
+        found = derivatives_along(spec, w, u, V, predictor)
+        assert torch.allclose(found, expected, rtol=1e-12, atol=1e-12), predictor
 
 
 def test_layers_lie_one_behind_the_other():

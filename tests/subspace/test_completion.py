@@ -77,7 +77,7 @@ def exact(bundle, rows, Z, scales):
 def completed(bundle, rows, *names):
     """Mean and covariance of the same: a normal in the subspace, and the completion."""
     target = make_target(bundle, rows)
-    mode, found = room._mode(target), bundle.trained.completion
+    mode, found = room._mode(target, rows), bundle.trained.completion
 
     def values(q):
         given = target.values(torch.as_tensor(q))
@@ -92,9 +92,10 @@ def completed(bundle, rows, *names):
     return mean + by[:, 0], slopes @ mode.inv_metric @ slopes.T + by[:, 1:] @ by[:, 1:].T
 
 
-@pytest.mark.parametrize("all_looked_at", [0, 1500])
-def test_a_normal_posterior_is_completed_exactly(all_looked_at, monkeypatch):
-    monkeypatch.setattr(room, "EXACT", all_looked_at)
+@pytest.mark.parametrize("settings", [{}, {"EXACT": 0}, {"CHOOSING": 20}], ids=str)
+def test_a_normal_posterior_is_completed_exactly(settings, monkeypatch):
+    for name, value in settings.items():
+        monkeypatch.setattr(room, name, value)
     bundle, rows = normal_posterior("y ~ x + C(g) + nn(u, v, z)", monkeypatch)
     mean, C = exact(bundle, rows, np.zeros((len(rows), 0)), [])
     got_mean, got_C = completed(bundle, rows, "theta")

@@ -42,7 +42,7 @@ from semistan.density.target import (
 )
 from semistan.lazy import torch
 from semistan.model.names import MU
-from semistan.model.networks.networks import output_and_jacobian
+from semistan.model.networks.networks import derivatives_along, output_and_jacobian
 from semistan.model.predictor import Predictor
 from semistan.model.priors.groups import PHI
 from semistan.model.terms.term import TensorBlock, Term
@@ -272,8 +272,10 @@ def _marginal_slope(target: Target, q: Tensor) -> Tensor:
 
 def _by_phi(target: Target, w: Tensor, chunk: Problem, predictor: str = MU) -> Tensor:
     """Return the derivatives (n, k) of the output of a predictor's networks by phi."""
-    _, J_w = output_and_jacobian(target.bundle.network, w, chunk.U, predictor)
-    return onto(target.bundle.subspace, J_w)
+    network, subspace = target.bundle.network, target.bundle.subspace
+    if len(subspace.axes):
+        return onto(subspace, output_and_jacobian(network, w, chunk.U, predictor)[1])
+    return derivatives_along(network, w, chunk.U, torch.from_numpy(subspace.Pi), predictor)
 
 
 def _held_by_theta(target: Target, w: Tensor) -> Tensor:

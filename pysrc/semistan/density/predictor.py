@@ -15,7 +15,7 @@ from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.completion import Completion, changed
 from semistan.model.names import MU
-from semistan.model.networks.networks import Networks, forward, output_and_jacobian
+from semistan.model.networks.networks import Networks, derivatives_along, forward
 from semistan.model.subspace import Subspace
 from semistan.model.trained import Trained
 from semistan.model.units import Units
@@ -132,7 +132,7 @@ def _along(spec: Networks, units: Units, completion: Completion, U: Array, predi
     """Return how the output of each row changes, (N, 1 + K)."""
     at, by = torch.tensor(completion.at), torch.tensor(completion.weights)
     found = [
-        (output_and_jacobian(spec, at, network_inputs(units, U[piece]), predictor)[1] @ by).numpy()
+        derivatives_along(spec, at, network_inputs(units, U[piece]), by, predictor).numpy()
         for piece in pieces_of(len(U), spec.d, MOST_ACTIVATIONS)
     ]
     return np.concatenate(found)

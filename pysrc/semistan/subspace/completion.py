@@ -25,6 +25,7 @@ at the mode: NUTS samples them, and neither is normal nor linear what depends on
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 STARTS = 4  # places along the curve from which a mode is climbed to
+CHOOSING = 20_000  # rows, evenly spaced, by which the highest of these modes is chosen
 EXACT = 1500  # weights, up to which all directions are looked at
 SHARE = 0.999  # of the linearised predictive variance that is kept at least
 MOST = 500  # directions
@@ -77,7 +79,7 @@ def complete(bundle: Bundle, rows: Rows) -> Bundle:
     if not sampled.model.completes:
         return bundle
     inside = make_target(sampled, rows)
-    mode = _mode(inside)
+    mode = _mode(inside, rows)
     if bundle.subspace.d <= EXACT:
         around, trace = _all_weights(sampled), None
     else:
@@ -123,16 +125,26 @@ def _moving(bundle: Bundle, subspace: Subspace) -> Bundle:
     return replace(bundle, config=config, trained=trained)
 
 
-def _mode(target: Target) -> Mode:
-    """Climb from several places on the curve, and return the mode with the largest evidence."""
+def _mode(target: Target, rows: Rows) -> Mode:
+    """Climb from several places on the curve, and return the mode with the largest evidence.
+
+    Of very many rows, some say which that is.
+    """
     bundle = target.bundle
+    some = target if len(rows) <= CHOOSING else make_target(bundle, rows.evenly(CHOOSING))
     starts = [
         start_state(bundle, values)
         for on_curve in curve_values(bundle, STARTS)
-        for values in sides(target, on_curve)
+        for values in sides(some, on_curve)
     ]
     distinct = {state.tobytes(): state for state in starts}.values()
-    found = [mode for mode in (find_mode(target, state) for state in distinct) if mode is not None]
+    best = _highest(some, distinct)
+    return best if some is target else _highest(target, [best.q])
+
+
+def _highest(target: Target, starts: Iterable[Array]) -> Mode:
+    """Climb from each start, and return the mode with the largest evidence."""
+    found = [mode for start in starts if (mode := find_mode(target, start))]
     if not found:
         raise SemistanError(
             "no mode was found inside the subspace, around which it could be completed; use "

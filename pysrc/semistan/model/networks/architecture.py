@@ -154,6 +154,9 @@ class Architecture(Protocol):
     def output_and_jacobian(self, w: Tensor, u: Tensor, output: int) -> tuple[Tensor, Tensor]:
         """Return one output (N,) at weights (d,) and its derivatives by them (N, d)."""
 
+    def derivatives_along(self, w: Tensor, u: Tensor, output: int, V: Tensor) -> Tensor:
+        """Return the derivatives of one output at weights (d,) along the columns of V: (N, k)."""
+
     def onnx_features(self, graph: Graph, w: Array, u: str, frozen: int) -> str:
         """Write ``features`` down."""
 

@@ -200,6 +200,10 @@ class Convolutional:
         J, f = torch.func.vmap(both, in_dims=(None, 0))(w.detach(), u.to(w.dtype))
         return f, J
 
+    def derivatives_along(self, w: Tensor, u: Tensor, output: int, V: Tensor) -> Tensor:
+        """Return the derivatives along directions, by those by each weight."""
+        return self.output_and_jacobian(w, u, output)[1] @ V
+
     def onnx_features(self, graph: Graph, w: Array, u: str, frozen: int) -> str:
         """Write the first layers down, for one weight vector that is part of the graph."""
         depth = len(self.channels)

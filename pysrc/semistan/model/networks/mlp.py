@@ -7,7 +7,7 @@ then its biases.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Self, final
 
 import numpy as np
@@ -26,7 +26,7 @@ from semistan.model.networks.activations import (
 from semistan.model.networks.architecture import Graph, Layer, StanText, needed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from torch import Generator, Tensor
 
@@ -99,6 +99,58 @@ class Layered:
         """Draw weights as PyTorch does."""
         return initial_weights(self.widths, generator)
 
+    def walk(self, w: Tensor, u: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield the sums of each hidden layer, and what the layer behind it takes."""
+        raise NotImplementedError
+
+    def features(self, w: Tensor, u: Tensor, frozen: int) -> Tensor:
+        """Pass inputs through the first layers, to what the one behind them takes."""
+        a = u
+        for _, a in islice(self.walk(w, u), frozen):  # noqa: B007 - the last is returned
+            pass
+        return a
+
+    def forward(self, w: Tensor, u: Tensor) -> Tensor:
+        """Evaluate the layers."""
+        return affine(self.features(w, u, len(self.hidden)), w, *self.layers()[-1])
+
+    def layer_inputs(self, w: Tensor, u: Tensor) -> list[Tensor]:
+        """Return the inputs of each layer, as it takes them."""
+        return [u, *(a for _, a in self.walk(w, u))]
+
+    def output_and_jacobian(self, w: Tensor, u: Tensor, output: int) -> tuple[Tensor, Tensor]:
+        """Return an output and its derivatives, by one backward pass for all rows.
+
+        The derivative of a row's output with respect to a layer's weights is the outer product of
+        that with respect to the layer's sums and of the layer's inputs.
+        """
+        f, inputs, slopes = self._differentiated(w, u, output)
+        parts = []
+        for a, slope in zip(inputs, slopes, strict=True):
+            parts += [(slope[:, :, None] * a[:, None, :]).flatten(1), slope]
+        return f, torch.cat(parts, dim=1)
+
+    def derivatives_along(self, w: Tensor, u: Tensor, output: int, V: Tensor) -> Tensor:
+        """Return an output's derivatives along directions, without those by each weight."""
+        _, inputs, slopes = self._differentiated(w, u, output)
+        total = V.new_zeros(V.shape[1], len(u))
+        for a, slope, layer in zip(inputs, slopes, self.layers(), strict=True):
+            total += (slope * affine(a, V.T, *layer)).sum(dim=-1)
+        return total.T
+
+    def _differentiated(
+        self, w: Tensor, u: Tensor, output: int
+    ) -> tuple[Tensor, list[Tensor], tuple[Tensor, ...]]:
+        """Return an output, the inputs of each layer, and its derivatives by each layer's sums."""
+        w, inputs, sums = w.detach().requires_grad_(), [u], []
+        for z, a in self.walk(w, u):
+            sums.append(z)
+            inputs.append(a)
+        sums.append(affine(inputs[-1], w, *self.layers()[-1]))
+        f = sums[-1][:, output]
+        slopes = torch.autograd.grad(f.sum(), sums)
+        return f.detach(), [a.detach() for a in inputs], slopes
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -107,41 +159,12 @@ class FullyConnected(Layered):
 
     also: ClassVar[tuple[type, ...]] = ()
 
-    def features(self, w: Tensor, u: Tensor, frozen: int) -> Tensor:
-        """Pass inputs through the first layers, each followed by the activation."""
-        for layer in self.layers()[:frozen]:
-            u = activate(affine(u, w, *layer), self.activation)
-        return u
-
-    def forward(self, w: Tensor, u: Tensor) -> Tensor:
-        """Evaluate the layers."""
-        *hidden, last = self.layers()
-        for layer in hidden:
-            u = activate(affine(u, w, *layer), self.activation)
-        return affine(u, w, *last)
-
-    def layer_inputs(self, w: Tensor, u: Tensor) -> list[Tensor]:
-        """Return the inputs of each layer."""
-        found = [u]
+    def walk(self, w: Tensor, u: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield the sums of each hidden layer, and what the layer behind it takes."""
         for layer in self.layers()[:-1]:
-            found.append(activate(affine(found[-1], w, *layer), self.activation))
-        return found
-
-    def output_and_jacobian(self, w: Tensor, u: Tensor, output: int) -> tuple[Tensor, Tensor]:
-        """Return an output and its derivatives, by one backward pass for all rows.
-
-        The derivative of a row's output with respect to a layer's weights is the outer product of
-        that with respect to the layer's sums and of the layer's inputs.
-        """
-        inputs, sums = [u], []
-        for layer in self.layers():
-            sums.append(affine(inputs[-1], w, *layer).requires_grad_())
-            inputs.append(activate(sums[-1], self.activation))
-        f = sums[-1][:, output]
-        parts = []
-        for a, slope in zip(inputs[:-1], torch.autograd.grad(f.sum(), sums), strict=True):
-            parts += [(slope[:, :, None] * a.detach()[:, None, :]).flatten(1), slope]
-        return f.detach(), torch.cat(parts, dim=1)
+            z = affine(u, w, *layer)
+            u = activate(z, self.activation)
+            yield z, u
 
     def onnx_features(self, graph: Graph, w: Array, u: str, frozen: int) -> str:
         """Write the first layers down."""

@@ -169,6 +169,10 @@ class ModuleNetwork:
         """Return the output and its derivatives, row by row."""
         return self._derivatives(w, u, slice(0, self.d))
 
+    def derivatives_along(self, w: Tensor, u: Tensor, output: int, V: Tensor) -> Tensor:
+        """Return the derivatives along directions, by those by each weight."""
+        return self.output_and_jacobian(w, u, output)[1] @ V
+
     def onnx_features(self, graph: Graph, w: Array, u: str, frozen: int) -> str:  # noqa: ARG002
         """Refuse: a module has no graph."""
         raise SemistanError(f"{self.text} has no ONNX graph")

@@ -108,6 +108,10 @@ class Multiplied:
         f, J = self.network.output_and_jacobian(w, u[:, :-1], output)
         return f * u[:, -1], J * u[:, -1:]
 
+    def derivatives_along(self, w: Tensor, u: Tensor, output: int, V: Tensor) -> Tensor:
+        """Return the derivatives along directions, times the column."""
+        return self.network.derivatives_along(w, u[:, :-1], output, V) * u[:, -1:]
+
     def onnx_features(self, graph: Graph, w: Array, u: str, frozen: int) -> str:
         """Write ``features`` down."""
         inputs, column = self._split(graph, u)

@@ -286,6 +286,24 @@ def output_and_jacobian(
     return f.to(w.device), torch.cat([own for _, own in every], dim=1).to(w.device)
 
 
+def derivatives_along(
+    spec: Networks, w: Tensor, u: Tensor, V: Tensor, predictor: str = MU
+) -> Tensor:
+    """Return the derivatives (n, k) of f at weights (d,) along the columns of V (d, k).
+
+    Of few directions, there is no need for the derivatives by each weight.
+    """
+    few = V.shape[1] * spec.widest < spec.d
+    if spec.around is not None or predictor not in spec.predictors or not few:
+        return output_and_jacobian(spec, w, u, predictor)[1] @ V
+    pieces = torch.split(V.to(u.device), list(spec.sizes))
+    total = u.new_zeros(len(u), V.shape[1])
+    for (part, of, own, own_u), along in zip(_parts(spec, w.to(u.device), u), pieces, strict=True):
+        if predictor in of:
+            total = total + part.derivatives_along(own, own_u, of.index(predictor), along)
+    return total.to(w.device)
+
+
 def _linear(spec: Networks, w: Tensor, u: Tensor, predictor: str) -> tuple[Tensor, Tensor]:
     """Return what is linear around some weights, at weights (..., d), and its derivatives."""
     around = torch.tensor(spec.around)

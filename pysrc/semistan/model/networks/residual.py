@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 import numpy as np
 
 from semistan.errors import InputError
-from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.networks.activations import activate, onnx_activation, onnx_slope
 from semistan.model.networks.architecture import Graph, Layer, StanText, needed
@@ -76,33 +75,6 @@ class Residual(Layered):
         """The widths of all layers, and the options, as ``2-16-16-1 (skip, norm)``."""
         chosen = needed(("skip", self.skip), ("norm", self.norm))
         return "-".join(map(str, self.widths)) + (f" ({', '.join(chosen)})" if chosen else "")
-
-    def features(self, w: Tensor, u: Tensor, frozen: int) -> Tensor:
-        """Pass inputs through the first layers, to what the one behind them takes."""
-        a = u
-        for _, a in self._walk(w, u, frozen):  # noqa: B007 - the last is returned
-            pass
-        return a
-
-    def forward(self, w: Tensor, u: Tensor) -> Tensor:
-        """Evaluate the layers."""
-        return affine(self.features(w, u, len(self.hidden)), w, *self.layers()[-1])
-
-    def layer_inputs(self, w: Tensor, u: Tensor) -> list[Tensor]:
-        """Return the inputs of each layer, normalised if it takes them so."""
-        return [u, *(a for _, a in self._walk(w, u, len(self.hidden)))]
-
-    def output_and_jacobian(self, w: Tensor, u: Tensor, output: int) -> tuple[Tensor, Tensor]:
-        """Return an output and its derivatives, by one backward pass as ``FullyConnected``."""
-        w, inputs, sums = w.detach().requires_grad_(), [u], []
-        for z, a in self._walk(w, u, len(self.hidden)):
-            sums.append(z)
-            inputs.append(a)
-        sums.append(affine(inputs[-1], w, *self.layers()[-1]))
-        f, parts = sums[-1][:, output], []
-        for a, slope in zip(inputs, torch.autograd.grad(f.sum(), sums), strict=True):
-            parts += [(slope[:, :, None] * a.detach()[:, None, :]).flatten(1), slope]
-        return f.detach(), torch.cat(parts, dim=1)
 
     def onnx_features(self, graph: Graph, w: Array, u: str, frozen: int) -> str:
         """Write the first layers down."""
@@ -174,10 +146,10 @@ class Residual(Layered):
             "layer_norm": norm if several else norm[0],
         }
 
-    def _walk(self, w: Tensor, u: Tensor, depth: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield the sums of each of the first hidden layers, and what the layer behind it takes."""
+    def walk(self, w: Tensor, u: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield the sums of each hidden layer, and what the layer behind it takes."""
         a = h = u
-        for layer, skips in zip(self.layers()[:depth], self._skips, strict=False):
+        for layer, skips in zip(self.layers()[:-1], self._skips, strict=False):
             z = affine(a, w, *layer)
             h = activate(z, self.activation) + h if skips else activate(z, self.activation)
             a = normalised(h) if self.norm else h
@@ -186,7 +158,7 @@ class Residual(Layered):
     def _onnx_walk(
         self, graph: Graph, u: str, layers: list[Layer], sums: Callable[[str, Layer], str]
     ) -> str:
-        """Write ``_walk`` down, with the sums of each layer."""
+        """Write ``walk`` down, with the sums of each layer."""
         a = h = u
         for layer, skips in zip(layers, self._skips, strict=False):
             made = onnx_activation(graph, sums(a, layer), self.activation)
