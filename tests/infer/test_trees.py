@@ -4,13 +4,14 @@ import pytest
 
 from semistan.errors import InputError
 from semistan.infer.starts import find_starts
-from semistan.infer.trees import BENT, WHOLE, Trees, are_cut, trees_of
+from semistan.infer.trees import BENT, STRAIGHT, WHOLE, Trees, are_cut, trees_of
 from semistan.model.config import SampleConfig
 from support.small import small_config
 from support.untrained import random_bundle
 
 ALL = {"subspace": {"construction": "full"}, "hidden": (16,)}  # 81 weights
 NONE = {"sample": {"integrate": "none"}}
+GIVEN = {"sigma": "constant(1)"}
 
 
 def trees(rows=300, **settings):
@@ -45,6 +46,17 @@ def test_they_are_whole_elsewhere(settings):
 @pytest.mark.parametrize("k", [1, 2, 8])
 def test_steps_are_small_in_the_span_of_a_curve(k):
     assert trees(k=k) == BENT
+
+
+def test_steps_in_the_span_of_a_curve_are_large_where_the_posterior_is_nearly_normal(monkeypatch):
+    """Of a linear network and a given sd it is normal."""
+    bundle, rows = random_bundle("gaussian", activation="identity", k=2, priors=GIVEN)
+    options = SampleConfig(chains=2)
+    assert find_starts(bundle, rows, options).resolve(options).adapt_delta == STRAIGHT.adapt_delta
+    monkeypatch.setattr("semistan.infer.starts.departure", lambda *_: 0.8)
+    assert find_starts(bundle, rows, options).resolve(options).adapt_delta == BENT.adapt_delta
+    given = SampleConfig(chains=2, adapt_delta=0.99)
+    assert find_starts(bundle, rows, given).resolve(given).adapt_delta == 0.99
 
 
 def test_numbers_that_were_given_stay():

@@ -65,6 +65,17 @@ def test_the_same_seed_gives_the_same_bytes(settings):
     assert trained_bytes(**settings) == trained_bytes(**settings)
 
 
+def test_of_very_many_rows_a_part_says_where_theta_starts(monkeypatch):
+    settings = {"train__epochs": 5, "train__validation": 0.0}
+    (whole, rows), frame = small_bundle(**settings), small_frame()
+    monkeypatch.setattr("semistan.subspace.coefficients.MOST_ROWS", len(rows) // 2)
+    part, _ = small_bundle(**settings)
+    assert np.array_equal(part.trained.control_points, whole.trained.control_points)
+    error = np.std(frame["y"]) / np.sqrt(len(rows) / 2) / whole.units.x_scale
+    gap = np.abs(part.trained.theta - whole.trained.theta)
+    assert np.all((gap > 0) & (gap < 4 * error))
+
+
 def test_another_seed_gives_another_curve():
     first, other = trained_bytes(train__seed=1), trained_bytes(train__seed=2)
     assert all(first[name] != other[name] for name in ("Pi", "p_bar", "theta", "loss"))

@@ -66,42 +66,55 @@ def test_warm_up_is_longer_where_a_dense_metric_is_learnt(hidden, seconds, monke
 
 
 @pytest.mark.parametrize(
-    ("seconds", "trainings", "draws"),
-    [(5e-3, 3, 500), (1e-2, 3, 500), (1.5e-2, 3, 250), (2e-2, 2, 350), (3e-2, 1, 500)],
+    ("milliseconds", "chains", "draws"),
+    [
+        (15, "auto", 500),
+        (20, "auto", 350),
+        (28, "auto", 200),
+        (30, 2, 500),
+        (50, 2, 250),
+        (100, 2, 200),
+    ],
 )
-def test_what_takes_too_long_becomes_a_curve_of_as_many_trainings_as_the_budget_allows(
-    seconds, trainings, draws, monkeypatch
+def test_what_takes_too_long_becomes_the_curves_of_three_trainings_with_chains_for_the_budget(
+    milliseconds, chains, draws, monkeypatch
 ):
-    # trainings x 2 rounds x (150 + draws) x 15 steps within 10 minutes
+    # 3 subspaces x 2 or 1 rounds x (150 + draws) x 10 steps within 10 minutes
     monkeypatch.setattr("semistan.workflow.dimension.plan_threads", lambda _: (2, 1))
-    given = prepared(network__hidden=[40, 40], priors={})
-    found = with_dimension(given, lambda _: seconds)
+    given = prepared(network__hidden=[40, 40], priors={}, sample__chains="auto")
+    found = with_dimension(given, lambda _: 1e-3 * milliseconds)
     config = found.prepared.config
     assert (config.subspace.k, config.subspace.curve) == (2, None)
-    assert (config.subspace.subspaces, config.sample.draws) == (trainings, draws)
-    each = f" in each of {trainings} subspaces" if trainings > 1 else ""
-    of = f"k = 2 of {MANY} weights{each}, the others by their normal approximation: all would take"
-    assert found.reason.startswith(of)
+    assert config.subspace.subspaces == 3
+    assert (config.sample.chains, config.sample.draws) == (chains, draws)
+    of = f"k = 2 of {MANY} weights in each of 3 subspaces, the others by their normal approximation"
+    assert found.reason.startswith(f"{of}: all would take")
     assert "more than the budget of 10 min" in found.reason
-    assert ("--subspaces 3" in found.reason) == (trainings == 1)
+    over = "; these take up to 18 min, and without them intervals would be too narrow"
+    assert (over in found.reason) == (milliseconds == 100)
+
+
+def test_chains_that_were_asked_for_stay():
+    given = prepared(network__hidden=[40, 40], priors={}, sample__chains=4)
+    assert with_dimension(given, lambda _: 1.0).prepared.config.sample.chains == 4
 
 
 def test_a_curve_is_counted_by_the_gradient_of_its_own_program():
     given = prepared(network__hidden=[40, 40], priors={}, sample__integrate="auto")
-    assert with_dimension(given, lambda _: 0.02).prepared.config.subspace.subspaces < 3
+    assert with_dimension(given, lambda _: 1.0).prepared.config.sample.draws == 200
     found = with_dimension(given, lambda it: 1.0 if it.model.integral else 2e-3)
-    assert found.prepared.config.subspace.subspaces == 3
+    assert found.prepared.config.sample.draws == 500
     assert "counting 1e+03 ms" in found.reason
 
 
 def test_warm_up_is_counted_long_where_the_metric_of_a_mode_is_not_kept():
     given = prepared("y ~ x + (1 | g) + nn(u, v)", network__hidden=[40, 40], priors={})
-    assert with_dimension(given, lambda _: 1.2e-2).prepared.config.subspace.subspaces == 1
+    assert with_dimension(given, lambda _: 1.2e-2).prepared.config.sample.draws == 200
 
 
 def test_without_a_completion_it_is_not_spoken_of():
     *_, reason = decided(1.0, network__hidden=[40, 40])
-    assert f"k = 8 of {MANY} weights: all would take" in reason
+    assert f"k = 8 of {MANY} weights in each of 3 subspaces: all would take" in reason
 
 
 def test_a_number_of_subspaces_that_was_asked_for_stays():

@@ -192,7 +192,7 @@ MODEL_FLAGS = (
          "Last epochs that pca, random and swag average.", MODEL),
     Flag("subspaces", ("subspace.subspaces",), str,
          "Subspaces, each from a training of its own; their posteriors are pooled. auto: three "
-         "where --k auto becomes a curve's, or as many as the budget allows; else one.",
+         "where --k auto becomes a curve's; else one.",
          MODEL, _number_or_auto),
     Flag("completion", ("subspace.completion",), str,
          "Of the weights outside the subspace: auto, their normal approximation, or none.", MODEL),
@@ -242,19 +242,21 @@ SAMPLE_FLAGS = (
          "likelihood (as it is) or subspace (with theta integrated out).", SAMPLING),
     Flag("chains", ("sample.chains",), str,
          "Markov chains; auto: 4, and up to 12 shorter ones where all weights move and the chains "
-         "stay in different modes.", SAMPLING, _number_or_auto),
+         "stay in different modes; 2 in each of several subspaces where the budget asks for it.",
+         SAMPLING, _number_or_auto),
     Flag("budget", ("sample.budget",), float,
-         "Minutes of sampling, of each subspace, that k = auto aims to stay below.", SAMPLING),
+         "Minutes of sampling that k = auto aims to stay below.", SAMPLING),
     Flag("warmup", ("sample.warmup",), str,
          "Warm-up iterations of each chain; auto: 150 if the metric of a mode is kept, else 1000; "
          "500 with the diagonal metric of many dimensions.",
          SAMPLING, _number_or_auto),
     Flag("draws", ("sample.draws",), str,
          "Draws of each chain after warm-up; auto: 1000, 500 where several subspaces are pooled, "
-         "and down to 600, or 250 of these, where the budget asks for it.",
+         "and down to 600, or 200 of these, where the budget asks for it.",
          SAMPLING, _number_or_auto),
     Flag("adapt_delta", ("sample.adapt_delta",), str,
-         "Target acceptance rate; auto: 0.95; 0.98 in the span of a curve; 0.9 where the output "
+         "Target acceptance rate; auto: 0.95; 0.98 in the span of a curve, 0.9 if the posterior is "
+         "nearly normal there, or where the output "
          "layer is integrated out of more than 75 dimensions and no standard deviations or scales "
          "are sampled. With auto, chains whose transitions diverge are drawn once more, with half "
          "the distance to 1, where the budget allows it.",

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,7 @@ class Starts:
         How far NUTS goes from there.
     departure : float
         Standard deviation of the posterior's log density less that of the normal approximation at
-        the best mode, over draws from the latter, in nats.
+        the best mode, over draws from the latter, in nats; not finite where it was not looked for.
     """
 
     values: tuple[dict[str, Any], ...]
@@ -71,7 +72,7 @@ class Starts:
     large: bool = False
     at: str = ""
     trees: Trees = WHOLE
-    departure: float = 0.0
+    departure: float = inf
 
     @property
     def modes(self) -> tuple[Mode, ...]:
@@ -203,9 +204,10 @@ def find_starts(
             states = [_laplace_draw(mode, generator) for mode in worth_sampling(modes)]
             starts = tuple(initial_values(bundle, state) for state in states)
             found_at = made(starts, modes)
-            if not found_at.one_mode or narrows or too_narrow(modes):
+            if not found_at.one_mode or narrows:
                 return found_at  # whose metric does not depend on it
-            return replace(found_at, departure=departure(target, modes))
+            bent = departure(target, modes)
+            return replace(found_at, departure=bent, trees=trees_of(model, k, len(rows), bent))
     theta = len(bundle.trained.theta) * (not bundle.subspace.holds_theta)
     jitter = JITTER * generator.normal(size=(options.chain_count, theta))
     for values, move in zip(on_curve, jitter, strict=True):

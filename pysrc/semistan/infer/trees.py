@@ -6,12 +6,14 @@ that is cut early gives a valid draw, and more effective draws of predictions fo
 one that turns by itself. Stiffness grows with the rows, and so does the depth. Elsewhere trees turn
 by themselves, and steps are small, as they must be where standard deviations of coefficients are
 sampled, with which the posterior narrows, and smaller yet in the span of a curve, in which the
-posterior is bent and may have a second, narrow mode.
+posterior is bent and may have a second, narrow mode. With many rows it is narrow enough to be all
+but normal there: where that was measured, steps may be large.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 from semistan.model.config import SampleConfig
 from semistan.model.model import Model
@@ -37,15 +39,19 @@ class Trees:
 
 
 WHOLE = Trees(0.95, 10)
-BENT = Trees(0.98, 10)
+BENT, STRAIGHT = Trees(0.98, 10), Trees(0.9, 10)
+NEARLY_NORMAL = 0.7  # nats by which a posterior departs from normal, up to which it is not bent
 CUT = {500: Trees(0.9, 7), 1500: Trees(0.9, 8), 5000: Trees(0.9, 9)}  # up to so many rows
 LEAST_DEPTH = min(trees.max_treedepth for trees in CUT.values())
 
 
-def trees_of(model: Model, k: int, rows: int) -> Trees:
-    """Return what ``auto`` means of a model in k dimensions of the weights, with so many rows."""
+def trees_of(model: Model, k: int, rows: int, departure: float = inf) -> Trees:
+    """Return what ``auto`` means of a model in k dimensions of the weights, with so many rows.
+
+    ``departure`` is by how many nats the posterior departs from normal, where that is known.
+    """
     if model.moves in ("directions", "both"):
-        return BENT
+        return BENT if departure > NEARLY_NORMAL else STRAIGHT
     if not are_cut(model, k):
         return WHOLE
     return next((trees for most, trees in CUT.items() if rows <= most), Trees(0.9, 10))

@@ -73,8 +73,7 @@ class SubspaceConfig(Section):
 
     ``subspaces`` is how many are trained, from seeds one after the other; their posteriors are
     pooled with ``weights``: ``equal``, or by ``stacking`` of their leave-one-out densities.
-    ``"auto"`` is three where ``k = "auto"`` became those of a curve, fewer where the budget asks
-    for it, and one elsewhere.
+    ``"auto"`` is three where ``k = "auto"`` became those of a curve, and one elsewhere.
 
     ``completion = "auto"`` gives the weights outside the subspace the normal approximation that
     they have at a mode inside it (``model/completion.py``); ``"none"`` holds them where they are.
@@ -160,17 +159,18 @@ class SampleConfig(Section):
     the power 1 / T: of all parameters (``temper = "likelihood"``, the paper's equation 7), or
     with theta integrated out, which leaves theta given phi as it is (``"subspace"``, equation 8).
     ``chains = "auto"`` is 4, and up to 12 shorter ones where all weights move and the chains stay
-    in different modes (``workflow/modes.py``).
+    in different modes (``workflow/modes.py``); 2 in each of several subspaces if these would not
+    be sampled within the budget otherwise.
     ``warmup = "auto"`` is 150 iterations if the metric of a mode is kept, else
     1000, and 500 for a metric that ``auto`` made diagonal. ``draws = "auto"`` is 1000 for each
-    chain, 250 to 500 where several subspaces are pooled, and down to 600 where all weights could
+    chain, 200 to 500 where several subspaces are pooled, and down to 600 where all weights could
     not be sampled within the budget otherwise. ``adapt_delta`` and
     ``max_treedepth`` of ``"auto"`` are in ``infer/trees.py``. ``metric = "ggn"`` starts with the
     generalised Gauss-Newton metric of a mode inside the subspace; ``"auto"`` does so in up to 75
     dimensions, and adapts a diagonal metric in more. ``starts`` says where chains start: around a
     mode that each climbs to from the trained ``curve``, or, where the metric needs no mode, on the
     curve; at the ``mode`` itself; or at a draw from the ``prior``. ``budget`` is the minutes of
-    sampling, of each subspace, that ``k = "auto"`` aims to stay below. ``threads = "auto"`` fills
+    sampling that ``k = "auto"`` aims to stay below. ``threads = "auto"`` fills
     the cores with chains first, then with threads. ``kernel = "auto"`` takes the C++ kernel if it
     compiles and agrees with the network in PyTorch, else pure Stan. ``integrate = "auto"``
     integrates out what a gaussian response's predictor is linear in, given the rest, where output

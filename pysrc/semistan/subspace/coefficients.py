@@ -8,7 +8,7 @@ trained weights. The model
 
     eta = eta_loc + eta_scale * (Z theta_t + h(u; b(t))' v_t)
 
-is a generalised linear one. By Newton's method over all rows, (theta_t, v_t) maximise
+is a generalised linear one. By Newton's method over up to 100,000 rows, (theta_t, v_t) maximise
 
     log p(y | eta) - |theta_t|^2 / (2 * 2.5^2) - |v_t - w_out|^2 / 2
 
@@ -33,6 +33,7 @@ from semistan.density.problem import Problem, Weights
 from semistan.lazy import torch
 from semistan.model.names import MU
 from semistan.model.networks.networks import output_inputs, output_layers
+from semistan.model.table.rows import evenly_spaced
 from semistan.subspace.curve import bernstein
 from semistan.subspace.descent import Parameters, loss_nodes
 
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 PRIOR_SCALE = 2.5  # of theta / theta_scale
 MOST_COEFFICIENTS = 3000
+MOST_ROWS = 100_000  # more, evenly spaced, would say where chains start no better
 STEPS = 100  # of Newton's method, at the most
 TOLERANCE = 1e-14  # nats that a step may still gain
 SLACK = 1e-10  # relative rounding error of the penalised log-likelihood
@@ -53,14 +55,16 @@ def settle(problem: Problem, trained: Parameters) -> Parameters:
     Parameters
     ----------
     problem : Problem
-        All rows, those held out during training too.
+        All rows, those held out during training too; of very many, a part is used.
     trained : Parameters
         One network or a curve. Where each control point has a theta of its own, which is then
         part of the weights, nothing changes; nor where groups have too many levels.
     """
     if trained.theta.ndim > 1 or not 0 < problem.coefficients <= MOST_COEFFICIENTS:
         return trained
-    return replace(trained, theta=mean_theta(problem, trained))
+    some = torch.from_numpy(evenly_spaced(len(problem), MOST_ROWS)).to(problem.y.device)
+    given = problem if len(some) == len(problem) else problem.rows(some)
+    return replace(trained, theta=mean_theta(given, trained))
 
 
 def mean_theta(problem: Problem, trained: Parameters) -> Tensor:

@@ -3,24 +3,26 @@
 The posterior of all weights is the one that subspaces imitate. It is taken wherever there are up to
 75 of them, or where it can be sampled in the time that ``[sample] budget`` gives. Elsewhere it is
 the span of a curve from each of three trainings, whose posteriors are pooled: one training does not
-see how far trainings differ. The weights outside each have their normal approximation
-(``subspace/completion.py``). Fewer subspaces are taken if the budget asks for it.
+see how far trainings differ, which is the more of all that is uncertain the more rows there are.
+The weights outside each have their normal approximation (``subspace/completion.py``).
 
 Seconds are predicted as
 
-    rounds of chains x iterations x leapfrog steps x seconds per gradient,
+    subspaces x rounds of chains x iterations x leapfrog steps x seconds per gradient,
 
 which are counted (``work.py``): the same model and table, on as many cores, have the same k on a
 busy machine as on an idle one. What was chosen is part of the configuration that is kept.
 
 In a subspace of up to 75 dimensions the Gauss-Newton metric of a mode makes some 15 steps of NUTS
-enough. All weights, whose posterior has many modes, are taken to need the longest trees that are
-allowed (``infer/trees.py``): where the data say much, they do.
+enough, and 10 in the span of a curve around one mode. All weights, whose posterior has many modes,
+are taken to need the longest trees that are allowed (``infer/trees.py``): where the data say much,
+they do.
 
 ``draws = "auto"`` is decided here too. Wide intervals of few draws are worth more than narrow ones
 of many: before the weights are confined to a subspace, chains of 1,000 draws become shorter, as
 short as the budget asks for. They have 600 draws at the least, since cut trees give one effective
-draw in three or four. Chains of several subspaces, whose draws are pooled, have 250 to 500.
+draw in three or four. Chains of several subspaces, whose draws are pooled, have 200 to 500, and
+where four short ones of each would still be over the budget, there are two.
 """
 
 from __future__ import annotations
@@ -44,9 +46,10 @@ from semistan.workflow.watch import Say
 from semistan.workflow.work import gradient_seconds
 
 COMPLETED = 2  # dimensions of a curve beside which the weights have their normal approximation
-TRAININGS = (3, 2)  # of a subspace, where the budget allows them
-WITH_MODE = 15  # leapfrog steps of an iteration with the metric of a mode
-POOLED, FEWEST, STEP = 500, 250, 50  # draws of a chain: of several subspaces, least, in steps
+TRAININGS = 3  # of a subspace
+WITH_MODE, IN_SPAN = 15, 10  # leapfrog steps of an iteration with the metric of a mode
+POOLED, FEWEST, STEP = 500, 200, 50  # draws of a chain: of several subspaces, least, in steps
+FEW_CHAINS = 2  # of each of several subspaces, where the budget asks for it
 ENOUGH = 600  # least draws of a chain where all weights move
 
 Seconds = Callable[[Prepared], float]
@@ -96,8 +99,8 @@ def with_dimension(prepared: Prepared, seconds: Seconds = gradient_seconds) -> D
         narrow = _resolved(prepared, NARROW, None)
         return Dimension(_with_scales(_longest(_one_training(narrow))))
     curve = min(config.curve or NARROW, min(prepared.model.network.sizes) - 1)
-    options, every = prepared.config.sample, _resolved(prepared, d, curve)
-    cost = _Cost(options, every.model, len(prepared.rows), seconds(every), _at_once(prepared))
+    options, every = prepared.config.sample, _resolved(_one_training(prepared), d, curve)
+    cost = _cost(every, seconds)
     length = _length(prepared.config).at_least(ENOUGH)
     draws = cost.longest(d, length, every=True)
     most = method_of(options).dimensions
@@ -110,17 +113,17 @@ def with_dimension(prepared: Prepared, seconds: Seconds = gradient_seconds) -> D
         else f"all would take up to {_time(cost.seconds(d, length.least, every=True))} to sample "
         f"({cost.counted}), which is more than the budget of {options.budget:g} min"
     )
-    return _of_a_curve(prepared, curve, cost, seconds, reason)
+    return _of_a_curve(prepared, curve, seconds, reason)
 
 
 def _all_weights(every: Prepared, cost: _Cost, draws: int) -> Dimension:
     """Let all weights move, with so many draws of each chain."""
-    every = _one_training(every)
     subspaces, d = every.config.subspace.trainings, every.model.network.d
-    reason = f"k = all {d} weights"
+    each = f" in each of {subspaces} subspaces" if subspaces > 1 else ""
+    reason = f"k = all {d} weights{each}"
     if d <= MOST_GAUSSIAN:
         reason += f", as always where there are up to {MOST_GAUSSIAN}"
-    reason += f": {cost.text(cost.seconds(d, draws, every=True), subspaces)}"
+    reason += f": sampling takes up to {_time(cost.seconds(d, draws, every=True))} ({cost.counted})"
     if draws < _length(every.config).most:
         reason += f", with {draws} draws of each chain for the budget"
     return Dimension(_of_length(every, draws), reason)
@@ -154,29 +157,29 @@ def _of_length(prepared: Prepared, draws: int) -> Prepared:
     return replace(prepared, config=prepared.config.model_copy(update={"sample": sample}))
 
 
-def _of_a_curve(
-    prepared: Prepared, k: int, of_all: _Cost, seconds: Seconds, reason: str
-) -> Dimension:
-    """Take the dimensions of a curve, in as many subspaces as the budget allows."""
+def _of_a_curve(prepared: Prepared, k: int, seconds: Seconds, reason: str) -> Dimension:
+    """Take the dimensions of a curve from several trainings, with chains for the budget."""
     found, d = _resolved(prepared, k, None), prepared.model.network.d
     if found.model.completes and prepared.config.subspace.curve is None:
         k = min(k, COMPLETED)
         found = _resolved(prepared, k, None)
-    cost = replace(of_all, model=found.model, gradient=seconds(found))
     if prepared.config.priors.scales_all:
         found = replace(found, config=with_overrides(found.config, {"priors.sd_w": NO_SCALES}))
         reason += f"; prior {SD_W} is left out, which needs all weights"
-    number, draws = prepared.config.subspace.subspaces, None
-    if number == "auto":
-        number, draws = cost.trainings(k, _length(prepared.config))
-        found = _of_subspaces(found, number)
-        if number == 1 and found.model.completes:
-            reason += (
-                "; the budget leaves one training, whose intervals can be too narrow: "
-                "--subspaces 3 has three"
-            )
-    length = _length(found.config)
-    draws = draws or cost.longest(k, length) or length.least
+    number = prepared.config.subspace.subspaces
+    number = TRAININGS if number == "auto" else number
+    found = _of_subspaces(found, number)
+    length, cost = _length(found.config), _cost(found, seconds)
+    draws = cost.longest(k, length)
+    if draws is None and number > 1 and found.config.sample.chains == "auto":
+        found = replace(found, config=with_overrides(found.config, {"sample.chains": FEW_CHAINS}))
+        cost = _cost(found, seconds)
+        draws = cost.longest(k, length)
+    if draws is None:
+        draws = length.least
+        reason += f"; these take up to {_time(cost.seconds(k, draws))}"
+        if number > 1:
+            reason += ", and without them intervals would be too narrow (--subspaces 1 has one)"
     each = f" in each of {number} subspaces" if number > 1 else ""
     others = ", the others by their normal approximation" if found.model.completes else ""
     return Dimension(_of_length(found, draws), f"k = {k} of {d} weights{each}{others}: {reason}")
@@ -207,6 +210,13 @@ def _at_once(prepared: Prepared) -> int:
     return plan_in_torch(options, method, len(prepared.rows) * prepared.model.network.widest)
 
 
+def _cost(prepared: Prepared, seconds: Seconds) -> _Cost:
+    return _Cost(
+        prepared.config.sample, prepared.model, len(prepared.rows), seconds(prepared),
+        _at_once(prepared), prepared.config.subspace.trainings,
+    )  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class _Cost:
     """What sampling takes.
@@ -223,6 +233,8 @@ class _Cost:
         Seconds of a gradient.
     at_once : int
         Chains that run at a time.
+    subspaces : int
+        That are sampled, one after the other.
     """
 
     options: SampleConfig
@@ -230,6 +242,7 @@ class _Cost:
     rows: int
     gradient: float
     at_once: int
+    subspaces: int
 
     @property
     def most(self) -> float:
@@ -247,45 +260,36 @@ class _Cost:
         return (warmup + draws) * each
 
     def _iterations(self, k: int, *, every: bool) -> tuple[int, float]:
-        """Return those of warm-up, and the seconds of one of all chains."""
+        """Return those of warm-up, and the seconds of one of all chains of all subspaces."""
         method, with_mode = method_of(self.options), k <= MOST_GAUSSIAN and not every
+        of_mode = IN_SPAN if k <= COMPLETED and self._one_mode else WITH_MODE
         depth = trees_of(self.model, k, self.rows).resolve(self.options).max_treedepth
         assert depth != "auto"
         most = 2**depth
-        steps = method.gradients or (min(WITH_MODE, most) if with_mode else most)
+        steps = method.gradients or (min(of_mode, most) if with_mode else most)
         warmup = self._warmup(k) if self.options.warmup == "auto" else self.options.warmup
         rounds = ceil(self.options.chain_count / self.at_once)
-        return warmup, float(rounds * steps * self.gradient)
+        return warmup, float(self.subspaces * rounds * steps * self.gradient)
 
     def _warmup(self, k: int) -> int:
         """Return the iterations of warm-up: few where all chains start at one mode."""
         if k > MOST_GAUSSIAN:
             return DIAGONAL_WARMUP
-        one_mode = self.model.completes and not self.model.design.terms
-        return SHORT_WARMUP if one_mode else WARMUP
+        return SHORT_WARMUP if self._one_mode else WARMUP
 
-    def longest(self, k: int, length: Length, *, every: bool = False, times: int = 1) -> int | None:
-        """Return the most draws that the budget allows, of so many subspaces, if any are."""
+    @property
+    def _one_mode(self) -> bool:
+        return self.model.completes and not self.model.design.terms
+
+    def longest(self, k: int, length: Length, *, every: bool = False) -> int | None:
+        """Return the most draws of a chain that the budget allows, if any are."""
         warmup, each = self._iterations(k, every=every)
-        if times * each * (warmup + length.most) <= self.most:
+        if each * (warmup + length.most) <= self.most:
             return length.most
-        affordable = floor(self.most / (times * each)) - warmup
+        affordable = floor(self.most / each) - warmup
         if affordable < length.least:
             return None
         return max(length.least, affordable // STEP * STEP)
-
-    def trainings(self, k: int, length: Length) -> tuple[int, int]:
-        """Return how many subspaces of k dimensions the budget allows, and the draws of a chain."""
-        each = Length(length.least, max(length.least, min(length.most, POOLED)))
-        for number in TRAININGS:
-            if draws := self.longest(k, each, times=number):
-                return number, draws
-        return 1, self.longest(k, length) or length.least
-
-    def text(self, predicted: float, subspaces: int) -> str:
-        """Say what is predicted."""
-        each = f" for each of {subspaces} subspaces" if subspaces > 1 else ""
-        return f"sampling takes up to {_time(predicted)}{each} ({self.counted})"
 
 
 def _time(seconds: float) -> str:
