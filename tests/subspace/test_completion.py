@@ -35,7 +35,7 @@ from semistan.workflow.new_run import new_run
 from semistan.workflow.sample import sample
 from support.columns import assert_program
 from support.small import category_bundle, small_bundle, small_frame
-from support.untrained import CATEGORICAL, completed_bundle
+from support.untrained import CATEGORICAL, completed_bundle, random_bundle
 
 SIGMA = 5.0
 NETWORKS = {
@@ -126,6 +126,36 @@ def test_the_most_informed_directions_are_kept():
     F, information = room._complement(H + np.diag([8.0, 0, 3, 0, 0]), np.ones(5), np.eye(5)[:, :1])
     assert information == pytest.approx([0.75, 0, 0, 0])
     assert F.T @ (H + np.diag([8.0, 0, 3, 0, 0])) @ F == pytest.approx(np.eye(4))
+
+
+@pytest.mark.parametrize("all_looked_at", [0, 1500])
+@pytest.mark.parametrize("name", ["gaussian", "poisson", "bernoulli"])
+def test_the_curvature_of_a_part_stands_for_that_of_all_rows(name, all_looked_at, monkeypatch):
+    """Four rows of each kind, of which the part has one: no number depends on the others."""
+    monkeypatch.setattr(room, "EXACT", all_looked_at)
+    bundle, rows = completed_bundle(name, formula="y ~ x1 + nn(u1, u2)", hidden=(4,), k=2)
+    many = rows.take(np.repeat(np.arange(len(rows)), 4))
+    found = []
+    for most in (len(many), len(rows)):
+        monkeypatch.setattr(room, "CURVATURE", most)
+        taken = many.evenly(most).index
+        assert len(set(taken)) == len(rows)
+        found.append(room.complete(bundle, many).completion)
+    whole, part = found
+    assert part.information == pytest.approx(whole.information, rel=1e-9)
+    assert part.stride == pytest.approx(whole.stride, rel=1e-6)
+    assert part.weights[:, 0] == pytest.approx(whole.weights[:, 0], rel=1e-6, abs=1e-9)
+    one, other = (each.weights[:, 1:] @ each.weights[:, 1:].T for each in found)
+    assert one == pytest.approx(other, rel=1e-6, abs=1e-9 * np.abs(other).max())
+
+
+def test_levels_of_groups_keep_all_their_rows(monkeypatch):
+    bundle, rows = random_bundle(
+        "gaussian", formula="y ~ x1 + (1 | g) + nn(u1, u2)", hidden=(4,), k=2
+    )
+    target = make_target(bundle, rows)
+    monkeypatch.setattr(room, "CURVATURE", 10)
+    assert room._of_a_part(target, rows) is target
 
 
 def test_some_directions_have_most_of_what_all_have(monkeypatch):

@@ -252,7 +252,7 @@ SAMPLE_FLAGS = (
          SAMPLING, _number_or_auto),
     Flag("draws", ("sample.draws",), str,
          "Draws of each chain after warm-up; auto: 1000, 500 where several subspaces are pooled, "
-         "and down to 600, or 200 of these, where the budget asks for it.",
+         "and down to 600, or 250 of these, where the budget asks for it.",
          SAMPLING, _number_or_auto),
     Flag("adapt_delta", ("sample.adapt_delta",), str,
          "Target acceptance rate; auto: 0.95; 0.98 in the span of a curve, 0.9 if the posterior is "

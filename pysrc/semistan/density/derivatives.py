@@ -240,7 +240,7 @@ def information_along(
             for one, other in dict.fromkeys([(a, b), (b, a)]):
                 total += along[one].T @ (bend[:, None] * moved[other])
                 trace += float(bend @ (along[one] * along[other]).sum(dim=1))
-    return total, trace
+    return target.power * total, target.power * trace
 
 
 def _convex_together(target: Target) -> set[str]:

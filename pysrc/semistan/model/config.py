@@ -163,7 +163,7 @@ class SampleConfig(Section):
     be sampled within the budget otherwise.
     ``warmup = "auto"`` is 150 iterations if the metric of a mode is kept, else
     1000, and 500 for a metric that ``auto`` made diagonal. ``draws = "auto"`` is 1000 for each
-    chain, 200 to 500 where several subspaces are pooled, and down to 600 where all weights could
+    chain, 250 to 500 where several subspaces are pooled, and down to 600 where all weights could
     not be sampled within the budget otherwise. ``adapt_delta`` and
     ``max_treedepth`` of ``"auto"`` are in ``infer/trees.py``. ``metric = "ggn"`` starts with the
     generalised Gauss-Newton metric of a mode inside the subspace; ``"auto"`` does so in up to 75

@@ -35,7 +35,7 @@ from scipy.linalg import solve_triangular
 from semistan.density.derivatives import expansion
 from semistan.density.mode import Mode, find_mode
 from semistan.density.starts import start_state
-from semistan.density.target import Target, make_target
+from semistan.density.target import Target, make_target, value_and_gradient
 from semistan.errors import SemistanError
 from semistan.lazy import torch
 from semistan.model.arrays import Array
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 
 STARTS = 4  # places along the curve from which a mode is climbed to
 CHOOSING = 20_000  # rows, evenly spaced, by which the highest of these modes is chosen
+CURVATURE = 200_000  # rows, evenly spaced, whose curvature stands for that of more
 EXACT = 1500  # weights, up to which all directions are looked at
 SHARE = 0.999  # of the linearised predictive variance that is kept at least
 MOST = 500  # directions
@@ -83,16 +84,31 @@ def complete(bundle: Bundle, rows: Rows) -> Bundle:
     if bundle.subspace.d <= EXACT:
         around, trace = _all_weights(sampled), None
     else:
-        around, trace = _informed_weights(sampled, inside, mode)
-    found = _completion(inside, make_target(around, rows), mode, trace)
+        around, trace = _informed_weights(sampled, _of_a_part(inside, rows), mode)
+    outside = make_target(around, rows)
+    found = _completion(inside, outside, _of_a_part(outside, rows), mode, trace)
     return replace(bundle, trained=replace(bundle.trained, completion=found))
 
 
 def _sampled_whole(bundle: Bundle) -> Bundle:
     """Return the bundle of a model with nothing integrated out, and not tempered."""
-    update = {"integrate": "none", "temperature": 1.0}
+    update = {"integrate": "none", "temperature": 1.0, "temper": "likelihood"}
     sample = bundle.config.sample.model_copy(update=update)
     return replace(bundle, config=bundle.config.model_copy(update={"sample": sample}))
+
+
+def _of_a_part(target: Target, rows: Rows) -> Target:
+    """Return the posterior given a part of very many rows, each of which counts for several.
+
+    It is that of all rows where levels of groups may have few.
+    """
+    part = rows if target.bundle.design.terms else rows.evenly(CURVATURE)
+    if len(part) == len(rows):
+        return target
+    bundle = target.bundle
+    sample = bundle.config.sample.model_copy(update={"temperature": len(part) / len(rows)})
+    return make_target(replace(bundle, config=bundle.config.model_copy(update={"sample": sample})),
+                       part)  # fmt: skip
 
 
 def _all_weights(bundle: Bundle) -> Bundle:
@@ -154,7 +170,7 @@ def _highest(target: Target, starts: Iterable[Array]) -> Mode:
 
 
 def _completion(
-    inside: Target, outside: Target, mode: Mode, trace: float | None = None
+    inside: Target, outside: Target, part: Target, mode: Mode, trace: float | None = None
 ) -> Completion:
     """Approximate what is outside the subspace at a mode in it.
 
@@ -162,6 +178,8 @@ def _completion(
     ----------
     inside, outside : Target
         The posterior in the subspace, and in one that contains it, of R dimensions.
+    part : Target
+        The second given a part of the rows, with the curvature of all.
     mode : Mode
         That in the subspace.
     trace : float, optional
@@ -180,7 +198,10 @@ def _completion(
     held = np.zeros(len(q), dtype=bool)
     bounded = [p.name for p in outside.layout.parameters if p.kind is not REAL]
     held[outside.layout.positions(bounded)] = True
-    around = expansion(outside, torch.tensor(q)).among(torch.from_numpy(np.flatnonzero(~held)))
+    around = expansion(part, torch.tensor(q)).among(torch.from_numpy(np.flatnonzero(~held)))
+    slope = around.gradient.numpy()
+    if part is not outside:
+        slope = value_and_gradient(outside, q)[1][~held]
     inner = np.concatenate([np.ones(k, dtype=bool), ~held[R:]])
     F, information = _complement(
         around.matrix.numpy(), around.prior.numpy(), T[np.ix_(~held, inner)]
@@ -190,7 +211,7 @@ def _completion(
         left_out = max(0.0, trace - float((around.safe.diagonal() - around.prior)[:R].sum()))
     shares = information.cumsum() / (total + left_out)
     K = min(MOST, len(shares), int(np.searchsorted(shares, SHARE)) + 1)
-    step = -F.T @ around.gradient.numpy()
+    step = -F.T @ slope
     stride = np.sqrt(information @ step**2 / total)
     moved = np.zeros((len(q), 1 + K))
     moved[~held, 0] = F @ step

@@ -21,7 +21,7 @@ they do.
 ``draws = "auto"`` is decided here too. Wide intervals of few draws are worth more than narrow ones
 of many: before the weights are confined to a subspace, chains of 1,000 draws become shorter, as
 short as the budget asks for. They have 600 draws at the least, since cut trees give one effective
-draw in three or four. Chains of several subspaces, whose draws are pooled, have 200 to 500, and
+draw in three or four. Chains of several subspaces, whose draws are pooled, have 250 to 500, and
 where four short ones of each would still be over the budget, there are two.
 """
 
@@ -48,7 +48,7 @@ from semistan.workflow.work import gradient_seconds
 COMPLETED = 2  # dimensions of a curve beside which the weights have their normal approximation
 TRAININGS = 3  # of a subspace
 WITH_MODE, IN_SPAN = 15, 10  # leapfrog steps of an iteration with the metric of a mode
-POOLED, FEWEST, STEP = 500, 200, 50  # draws of a chain: of several subspaces, least, in steps
+POOLED, FEWEST, STEP = 500, 250, 50  # draws of a chain: of several subspaces, least, in steps
 FEW_CHAINS = 2  # of each of several subspaces, where the budget asks for it
 ENOUGH = 600  # least draws of a chain where all weights move
 
