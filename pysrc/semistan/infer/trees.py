@@ -40,7 +40,7 @@ class Trees:
 
 WHOLE = Trees(0.95, 10)
 BENT, STRAIGHT = Trees(0.98, 10), Trees(0.9, 10)
-NEARLY_NORMAL = 0.7  # nats by which a posterior departs from normal, up to which it is not bent
+NEARLY_NORMAL = 0.4  # nats by which a posterior departs from normal, up to which it is not bent
 CUT = {500: Trees(0.9, 7), 1500: Trees(0.9, 8), 5000: Trees(0.9, 9)}  # up to so many rows
 LEAST_DEPTH = min(trees.max_treedepth for trees in CUT.values())
 
