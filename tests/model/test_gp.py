@@ -14,8 +14,8 @@ from semistan.errors import InputError
 from semistan.model.design import apply_design, design_from_plain, design_to_plain, learn_design
 from semistan.model.formula.formula import parse_formula
 from semistan.model.streams import Streams
+from semistan.model.terms.gp import inverse_gamma
 from semistan.model.terms.gp_covariances import COVARIANCES
-from semistan.model.terms.processes import inverse_gamma
 from semistan.model.terms.term import TensorBlock
 
 N = 40
@@ -210,11 +210,11 @@ def test_names_are_brmss_and_the_state_survives_json():
 @pytest.mark.parametrize(
     ("term", "frame", "message"),
     [
-        ("gp(x, k=2)", table(), "gp() takes one expression"),
-        ("gp(x, c=1)", table(), "gp() takes one expression"),
+        ("gp(x, k=2)", table(), "gp() takes one or two expressions"),
+        ("gp(x, c=1)", table(), "gp() takes one or two expressions"),
         ("gp(x, cov='matern')", table(), "a covariance, which is exp_quad, matern25, matern15"),
         ("gp(x, cov=[1])", table(), "a covariance, which is exp_quad, matern25, matern15"),
-        ("gp(x, u)", table(), "gp() takes one expression"),
+        ("gp(x, u, x)", table(), "gp() takes one or two expressions"),
         ("gp(x)", table().assign(x=np.arange(N) % 2), "at least three distinct values"),
     ],
 )

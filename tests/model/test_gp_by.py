@@ -154,7 +154,7 @@ def test_a_length_scale_that_the_basis_does_not_follow_is_named_with_its_level()
     ("term", "frame", "message"),
     [
         ("gp(x, by=g)", table().assign(g="a"), "has one level; by= needs several"),
-        ("gp(x, by=log(z))", table(), "gp() takes one expression"),
+        ("gp(x, by=log(z))", table(), "gp() takes one or two expressions"),
         ("gp(x, by=nothing)", table(), "names column 'nothing'"),
     ],
 )

@@ -144,6 +144,7 @@ def test_the_points_of_a_monotonic_effect_are_its_categories():
         ("s(x) + gp(z)", 2),
         ("gp(x, by=g) + gp(x, by=z)", 4),
         ("t2(x, z) + s(x, by=g)", 6),
+        ("gp(x, z)", 3),
         ("s(x, by=g)", 3),
         ("s(x, by=z) + s(g, bs='re')", 2),
         ("mo(h) + s(i, bs='re')", 2),

@@ -127,11 +127,12 @@ PROGRAMS = (
              formula="y ~ x1 + g + s(v, by=g, k=4) + s(w, by=z, k=4) + s(x2, bs='cc', k=5) "
                      "+ gp(u3, k=5) + gp(z, k=4, cov='matern25') + gp(v, by=g, k=3) "
                      "+ gp(u2, by=g, k=3, cov='matern25') + gp(u3, by=x2, k=4) "
+                     "+ gp(u2, u3, by=g, k=30, cov='matern15') + gp(x2, v, k=30, cov='matern25') "
                      "+ (1 + v | mm(g, h, weights=cbind(w, tries))) "
                      "+ (1 + x1 | gr(g, cov='A.csv')) + nn(u1), "
                      "sigma ~ s(g, bs='re') + gp(x2, by=g, k=3, cov='matern15') "
                      "+ (1 + x2 || gr(h, by=t)) + (1 | mm(g, t)) + gp(v, k=4, cov='matern15') "
-                     "+ mo(h) + t2(x1, v, k=[3, 4]) + nn(u2)"),
+                     "+ mo(h) + t2(x1, v, k=[3, 4]) + gp(x1, v, k=40) + nn(u2)"),
     _program("networks", "gaussian", "kernel", "linear networks predictor",
              formula="y ~ x1 + nn(u1, u2, hidden=[3, 2], activation='softplus') + nn(v), "
                      "sigma ~ z + nn(u2, u3, hidden=[])", kernel="cpp",

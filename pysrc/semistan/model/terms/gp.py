@@ -14,7 +14,7 @@ and 1% above that. A posterior beyond what the basis follows is warned of, with 
 needs. Without k, brms computes the process itself, whose cost grows with the cube of the rows.
 
 With a numeric ``by=z`` it is z f(x), the effect of z that varies with x; ``gp_by.py`` has a process
-for each level of a factor.
+for each level of a factor, ``gp_plane.py`` one of two columns.
 """
 
 from __future__ import annotations
@@ -113,9 +113,14 @@ class Process(Common):
         return STORED
 
     @property
+    def call(self) -> TermCall:
+        """The term as it stands in the formula, without options."""
+        return TermCall("gp", self.expression, by=self.by)
+
+    @property
     def text(self) -> str:
         """The term as users write it."""
-        return TermCall("gp", self.expression, by=self.by).text
+        return self.call.text
 
     @property
     def described(self) -> tuple[str, str]:
@@ -356,3 +361,16 @@ class Process(Common):
     def _with_sd(self, r: Array, sd: float, lscale: float) -> dict[str, Any]:
         named = dict(zip(self.spread, (sd, lscale), strict=True))
         return {self.names[0]: r / (sd * self.root(lscale)), **named}
+
+
+def inverse_gamma(least: float, most: float) -> tuple[float, float]:
+    """Return shape and scale of the inverse gamma with ``TAIL`` below and above two places."""
+    from scipy import stats
+    from scipy.optimize import brentq
+
+    def ratio(log_shape: float) -> float:
+        ends = stats.invgamma(np.exp(log_shape)).ppf([TAIL, 1 - TAIL])
+        return float(np.log(ends[1] / ends[0]) - np.log(most / least))
+
+    shape = float(np.exp(brentq(ratio, np.log(0.3), np.log(1e5))))
+    return shape, most / float(stats.invgamma(shape).ppf(1 - TAIL))

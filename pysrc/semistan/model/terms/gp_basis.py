@@ -29,6 +29,15 @@ A step D repeats the process at a distance of 2 pi / D, which must be the range 
 length scales. Close frequencies are only needed where those length scales have a density that are
 long: l(w) is the longest of them at w.
 
+``ringed``: the same of two columns. Half the plane of frequencies is cut into rings around 0 at the
+w_j and with the steps D_j, and each ring into parts of about D_j, at every other ring moved by half
+of one: for a part of area A around the frequency (a, b),
+
+    h(x, y) = sqrt(A / (2 pi^2)) cos(a x + b y),  sqrt(A / (2 pi^2)) sin(a x + b y)
+
+The integrand rises from 0 in proportion to w, of which the midpoint rule has D^2 / 24 too much: the
+first ring counts 11/12 (Euler and Maclaurin).
+
 Riutort-Mayol, Bürkner, Andersen, Solin and Vehtari (2023), Practical Hilbert space approximate
 Bayesian Gaussian processes for probabilistic programming, Statistics and Computing 33, 17, have
 lscale <= c / 6.4 and lscale >= 1.75 c / (2 k) for ``boxed``, of simulations: wider for short
@@ -47,7 +56,7 @@ if TYPE_CHECKING:
     from semistan.model.terms.gp_covariances import Covariance
 
 APART = 4.0  # length scales between a process and its repetition
-LARGEST_SIZE = 500
+LARGEST_SIZE, LARGEST_SIZE_OF_PLANE = 500, 1000
 FINE = 100_001  # places at which the density of frequencies is summed up
 
 
@@ -97,6 +106,35 @@ def graded_nodes(
     middles = np.arange(int(np.ceil(before[-1]))) + 0.5
     nodes = np.interp(middles, before, w)
     return nodes, 1 / np.interp(nodes, w, density)
+
+
+def ringed_nodes(
+    of: Covariance, shortest: float, longest: float, margin: float
+) -> tuple[Array, Array, Array]:
+    """Return frequencies w, their angles and areas of ``ringed``, each (m,).
+
+    Parameters
+    ----------
+    of : Covariance
+        What the process has, in two dimensions.
+    shortest, longest, margin : float
+        As of ``graded_nodes``, in units of the largest distance of two rows.
+    """
+    rings, graded = [], graded_nodes(of, shortest, longest, margin)
+    for number, (w, step) in enumerate(np.transpose(graded)):
+        parts = max(2, int(np.ceil(np.pi * w / step)))
+        angles = np.pi * (np.arange(parts) + number % 2 / 2) / parts
+        area = np.pi * w * step * (1 if number else 11 / 12)
+        rings.append(np.stack([np.full(parts, w), angles, np.full(parts, area / parts)]))
+    w, angles, areas = np.hstack(rings)
+    return w, angles, areas
+
+
+def ringed_values(x: Array, w: Array, angles: Array, areas: Array) -> Array:
+    """Return the functions (N, 2 m) of ``ringed`` at x (N, 2), cosines first."""
+    phases = x @ (w * np.stack([np.cos(angles), np.sin(angles)]))
+    root = np.sqrt(areas / (2 * np.pi**2))
+    return np.hstack([root * np.cos(phases), root * np.sin(phases)])
 
 
 def graded_values(x: Array, nodes: Array, steps: Array) -> Array:

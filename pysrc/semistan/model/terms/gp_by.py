@@ -33,7 +33,7 @@ class ProcessByFactor(ByLevel):
     @property
     def call(self) -> TermCall:
         """The term as it stands in the formula, without options."""
-        return TermCall("gp", self.one.expression, by=self.by)
+        return replace(self.one.call, by=self.by)
 
     @property
     def called(self) -> str:

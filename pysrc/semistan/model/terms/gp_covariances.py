@@ -12,6 +12,12 @@ under brms's names. Their spectral densities at frequency w over sdgp^2 are, in 
     matern25   400 sqrt(5) / 3 l / (5 + (l w)^2)^3
     matern15   12 sqrt(3) l / (3 + (l w)^2)^2
 
+and in two
+
+    exp_quad   2 pi l^2 exp(-(l w)^2 / 2)
+    matern25   250 sqrt(5) pi l^2 / (5 + (l w)^2)^(7/2)
+    matern15   18 sqrt(3) pi l^2 / (3 + (l w)^2)^(5/2)
+
 (Rasmussen and Williams, 2006, Gaussian Processes for Machine Learning, equation 4.15). The rougher
 a process is, the higher frequencies it has.
 """
@@ -41,8 +47,9 @@ class Covariance:
         The same in the program: the factor that has ``{lscale}`` alone, and that of ``{lw}``, the
         product of both.
     last : float
-        lscale times the highest frequency that a basis needs: of 200 rows with a noise of 0.3 sdgp,
-        posterior means are within a tenth of their sd of those of the exact process.
+        lscale times the highest frequency that a basis needs. In one dimension, of 200 rows with a
+        noise of 0.3 sdgp, posterior means are within a tenth of their sd of those of the exact
+        process; in two, 1% of the variance is beyond it.
     reach : float
         Length scales over which the covariance has fallen to about 1%.
     """
@@ -82,6 +89,34 @@ COVARIANCES = {
             "sqrt(12 * sqrt(3) * {lscale})",
             "inv(3 + square({lw}))",
             last=16.0, reach=4.0,
+        ),
+    )
+}  # fmt: skip
+COVARIANCES_OF_PLANE = {
+    item.name: item
+    for item in (
+        Covariance(
+            "exp_quad",
+            lambda lscale, w: sqrt(2 * pi) * lscale * _exp(-0.25 * (lscale * w) ** 2),
+            "{lscale} * sqrt(2 * pi())",
+            "exp(-0.25 * square({lw}))",
+            last=3.5, reach=3.0,
+        ),
+        Covariance(
+            "matern25",
+            lambda lscale, w: (
+                sqrt(250 * sqrt(5) * pi) * lscale * (5 + (lscale * w) ** 2) ** -1.75
+            ),
+            "{lscale} * sqrt(250 * sqrt(5) * pi())",
+            "(5 + square({lw})) .^ -1.75",
+            last=5.5, reach=4.0,
+        ),
+        Covariance(
+            "matern15",
+            lambda lscale, w: sqrt(18 * sqrt(3) * pi) * lscale * (3 + (lscale * w) ** 2) ** -1.25,
+            "{lscale} * sqrt(18 * sqrt(3) * pi())",
+            "(3 + square({lw})) .^ -1.25",
+            last=8.0, reach=4.0,
         ),
     )
 }  # fmt: skip

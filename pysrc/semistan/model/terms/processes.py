@@ -1,4 +1,4 @@
-"""The Gaussian processes that ``gp()`` may be: of all rows, by a number, by a factor."""
+"""The Gaussian processes that ``gp()`` may be: of one column or two, by a number, by a factor."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from semistan.model.terms.gp import (
     SHORTEST,
     SHORTEST_OF_ALL,
     STORED,
-    TAIL,
     WITHIN,
     Graded,
     Process,
+    inverse_gamma,
 )
 from semistan.model.terms.gp_basis import (
-    LARGEST_SIZE,
+    LARGEST_SIZE_OF_PLANE,
     boxed_range,
     graded_nodes,
     margin_for,
@@ -35,6 +35,7 @@ from semistan.model.terms.gp_basis import (
 )
 from semistan.model.terms.gp_by import ProcessByFactor
 from semistan.model.terms.gp_covariances import COVARIANCES
+from semistan.model.terms.gp_plane import learn_plane, plane_from_plain
 from semistan.model.terms.kinds import TermKind, is_one_of
 from semistan.model.terms.term import Term
 
@@ -44,7 +45,8 @@ if TYPE_CHECKING:
 
 def _learn(call: TermCall, table: pd.DataFrame, name: str, key: str) -> Term:
     """Learn whichever of the processes a call is."""
-    process = _learn_process(call, table, name, key)
+    learn = learn_plane if call.others else _learn_process
+    process = learn(call, table, name, key)
     if not call.by:
         return process
     if is_factor(table[variables(call.by)[0]]):
@@ -83,19 +85,6 @@ def _learn_process(call: TermCall, table: pd.DataFrame, name: str, key: str) -> 
     return Process(*names, count, margin, inverse_gamma(resolved, LONGEST), key, covariance=of)
 
 
-def inverse_gamma(least: float, most: float) -> tuple[float, float]:
-    """Return shape and scale of the inverse gamma with ``TAIL`` below and above two places."""
-    from scipy import stats
-    from scipy.optimize import brentq
-
-    def ratio(log_shape: float) -> float:
-        ends = stats.invgamma(np.exp(log_shape)).ppf([TAIL, 1 - TAIL])
-        return float(np.log(ends[1] / ends[0]) - np.log(most / least))
-
-    shape = float(np.exp(brentq(ratio, np.log(0.3), np.log(1e5))))
-    return shape, most / float(stats.invgamma(shape).ppf(1 - TAIL))
-
-
 def _from_plain(content: Mapping[str, Any], key: str) -> Term:
     """Rebuild whichever of the processes a state is of."""
     if "levels" in content:
@@ -122,7 +111,8 @@ def _process_from_plain(content: Mapping[str, Any], key: str) -> Process:
     graded = None if found is None else _graded(found, count)
     process = Process(*names, middle, width, count, margin, (shape, scale), key, graded, of)
     by, by_scale = str(content.get("by", "")), float(content.get("by_scale", 1))
-    return replace(process, by=by, by_scale=by_scale)
+    process = replace(process, by=by, by_scale=by_scale)
+    return plane_from_plain(process, content) if "second" in content else process
 
 
 def _graded(content: Mapping[str, Any], count: int) -> Graded:
@@ -136,11 +126,12 @@ def _graded(content: Mapping[str, Any], count: int) -> Graded:
 KIND = TermKind(
     varies="a process of each level of g is gp(x, by=g), and a coefficient of z that varies with x "
     "gp(x, by=z)",
-    takes="one expression, k functions, the margin c, a covariance, which is "
-    f"{', '.join(COVARIANCES)}, and a column by, as gp(x), gp(x, k=50, c=2.5), "
+    takes="one or two expressions, k functions, the margin c, a covariance, which is "
+    f"{', '.join(COVARIANCES)}, and a column by, as gp(x), gp(x, y), gp(x, k=50, c=2.5), "
     "gp(x, cov='matern25') or gp(x, by=g)",
+    arguments=(1, 2),
     options={
-        "k": lambda value: type(value) is int and 3 <= value <= LARGEST_SIZE,
+        "k": lambda value: type(value) is int and 3 <= value <= LARGEST_SIZE_OF_PLANE,
         "c": lambda value: type(value) in (int, float) and 1 < value <= 100,
         "cov": partial(is_one_of, COVARIANCES),
     },

@@ -28,11 +28,11 @@ import numpy as np
 from semistan.errors import InputError
 from semistan.model.arrays import Array, Index
 from semistan.model.formula.calls import TermCall
-from semistan.model.formula.expression import variables
 from semistan.model.table.columns import evaluate
 from semistan.model.table.rows import Block
 from semistan.model.terms.kinds import TermKind
 from semistan.model.terms.penalised import Common, Several
+from semistan.model.terms.slices import slices
 from semistan.model.terms.splines import SPLINES
 from semistan.model.terms.term import Hyperparameter, Lines, View
 
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 STORED = "tensors"
 DEFAULT_BASIS, LARGEST_BASIS = 5, 20  # knots of each column, the first as in mgcv
 SPLINE = SPLINES["cr"]
-AT = (0.1, 0.5, 0.9)  # quantiles of the second column, at which curves over the first are shown
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -203,13 +202,8 @@ class Surface(Several, Common):
     def views(self, table: pd.DataFrame) -> tuple[View, ...]:
         """Return curves over the first column at low, middle and high values of the second."""
         first, second = (margin.expression for margin in self.margins)
-        column, values = variables(second)[0], evaluate(second, table)
-        rows = np.argsort(values)[[int(share * (len(values) - 1)) for share in AT]]
-        return tuple(
-            View(self.text, f"{column} = {table[column].iloc[row]:.4g}", first, self.spread,
-                 np.arange(self.size), {column: table[column].iloc[row]})
-            for row in rows
-        )  # fmt: skip
+        of = View(self.text, "", first, self.spread, np.arange(self.size))
+        return slices(of, second, table)
 
 
 def _products(margins: tuple[Margin, Margin], table: pd.DataFrame) -> tuple[list[Array], Array]:
