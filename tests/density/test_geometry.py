@@ -9,7 +9,7 @@ import torch
 from semistan.density import mode as geometry
 from semistan.density.derivatives import derivatives
 from semistan.density.features import at_features
-from semistan.density.mode import find_mode
+from semistan.density.mode import Mode, find_mode
 from semistan.density.predictor import linear_predictor
 from semistan.density.target import make_target, negative_log_posterior
 from semistan.infer.starts import NORMAL, Starts, departure, find_starts, worth_sampling
@@ -18,6 +18,7 @@ from semistan.model.networks.activations import ACTIVATIONS
 from semistan.program.data import stan_data
 from semistan.subspace.curve import curve_points
 from semistan.subspace.start_values import curve_states
+from support.small import small_bundle, small_frame
 from support.untrained import random_bundle, states
 
 FAMILIES = ("gaussian", "poisson", "bernoulli")
@@ -161,6 +162,30 @@ def test_a_metric_is_adapted_where_the_posterior_is_bent(monkeypatch):
     resolved = bent.resolve(options)
     assert resolved.warmup == 1000
     assert "do not find it normal" in bent.text(resolved, with_metric=True)
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "nats", "kept"), [(76, 4.4, True), (76, 4.6, False), (75, 0.1, False)]
+)
+def test_where_the_posterior_narrows_a_metric_of_many_dimensions_is_kept(dimensions, nats, kept):
+    mode = Mode(np.zeros(dimensions), np.eye(dimensions), 0.0, 1)
+    starts = Starts((), (mode, mode), narrows=True, penalised=71, departure=nats)
+    assert starts.keeps_metric == kept  # up to the root of 1.5^2 + 71 / 4
+    assert starts.resolve(SampleConfig()).warmup == (150 if kept else 1000)
+
+
+def test_effects_of_many_levels_keep_the_metric_of_their_mode():
+    generator = np.random.default_rng(2)
+    frame = small_frame(400).assign(g=[f"level {i % 80}" for i in range(400)])
+    frame["y"] += 7 * np.resize(generator.normal(size=80), 400)
+    bundle, rows = small_bundle("y ~ x + (1 | g) + nn(u, v)", frame, priors={})
+    options, said = SampleConfig(chains=2), []
+    starts = find_starts(bundle, rows, options, say=said.append)
+    assert len(starts.found[0].q) > 80
+    assert starts.keeps_metric
+    resolved = starts.resolve(options)
+    assert (resolved.metric, resolved.warmup) == ("ggn", 150)
+    assert "its metric is kept" in starts.text(resolved, with_metric=True)
 
 
 def test_a_metric_too_narrow_to_be_learnt_is_kept():

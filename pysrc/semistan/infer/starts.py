@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from math import inf
+from math import hypot, inf, sqrt
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,7 @@ LONG = 10.0  # seconds of a climb that are worth a line
 ADAPTED = "the metric is adapted"
 RESOLVED = ("chains", "warmup", "draws", "metric", "adapt_delta", "max_treedepth")  # were "auto"
 NORMAL = 1.5  # nats by which a posterior departs from normal, up to which a mode's metric is right
+OF_EACH = 0.5  # nats that each penalised coefficient may add, in the root of the sum of squares
 PROBES = 50  # draws at which that is looked at
 NEGLIGIBLE = 5.0  # nats of Laplace evidence below the best at which a mode has no mass
 
@@ -55,6 +56,8 @@ class Starts:
         The mode that each chain climbed to, or none if they were not looked for or not found.
     narrows : bool
         Whether standard deviations of coefficients are sampled: the posterior narrows as they fall.
+    penalised : int
+        How many coefficients have them.
     large : bool
         Whether there are too many dimensions for a dense metric, or for one of a mode.
     at : str
@@ -69,6 +72,7 @@ class Starts:
     values: tuple[dict[str, Any], ...]
     found: tuple[Mode, ...] = ()
     narrows: bool = False
+    penalised: int = 0
     large: bool = False
     at: str = ""
     trees: Trees = WHOLE
@@ -81,15 +85,23 @@ class Starts:
 
     @property
     def keeps_metric(self) -> bool:
-        """Whether the modes' metric is kept: not where the posterior narrows.
+        """Whether the modes' metric is kept.
 
         It is kept where there is one mode with a posterior near normal around it, and where the
         posterior is so narrow, as with very many rows, that CmdStan could not learn a better one:
         in a window of n draws it adds 5e-3 / (n + 5) to the variances, which would hide the
-        smallest of them.
+        smallest of them. Where the posterior narrows it is kept in many dimensions only, of which
+        CmdStan's first windows of 25 and 50 draws say too little.
         """
-        near = self.one_mode and self.departure < NORMAL
-        return not self.narrows and (near or too_narrow(self.modes))
+        near = self.departure < hypot(NORMAL, OF_EACH * sqrt(self.penalised))
+        if self.narrows:
+            return near and self.one_mode and self.has_many_dimensions
+        return (near and self.one_mode) or too_narrow(self.modes)
+
+    @property
+    def has_many_dimensions(self) -> bool:
+        """Whether they are more than CmdStan's first windows have draws."""
+        return bool(self.found) and len(self.found[0].q) > MOST_GAUSSIAN
 
     @property
     def one_mode(self) -> bool:
@@ -185,7 +197,10 @@ def find_starts(
     large = k > most or funnel or penalised > MOST_PENALISED
     with_mode = from_mode and options.metric in ("auto", "ggn") and not large
     climb, narrows = with_mode or options.starts == "mode", len(bundle.design.terms) > 0
-    made = partial(Starts, narrows=narrows, large=large, trees=trees_of(model, k, len(rows)))
+    made = partial(
+        Starts, narrows=narrows, penalised=penalised, large=large,
+        trees=trees_of(model, k, len(rows)),
+    )  # fmt: skip
     if options.starts == "prior":
         drawn = prior_states(bundle, options.chain_count, generator)
         priors = tuple(initial_values(bundle, state) for state in drawn)
@@ -204,7 +219,7 @@ def find_starts(
             states = [_laplace_draw(mode, generator) for mode in worth_sampling(modes)]
             starts = tuple(initial_values(bundle, state) for state in states)
             found_at = made(starts, modes)
-            if not found_at.one_mode or narrows:
+            if not found_at.one_mode or (narrows and not found_at.has_many_dimensions):
                 return found_at  # whose metric does not depend on it
             bent = departure(target, modes)
             return replace(found_at, departure=bent, trees=trees_of(model, k, len(rows), bent))
