@@ -165,13 +165,14 @@ def test_a_metric_is_adapted_where_the_posterior_is_bent(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("dimensions", "nats", "kept"), [(76, 4.4, True), (76, 4.6, False), (75, 0.1, False)]
+    ("dimensions", "nats", "warmup"), [(76, 4.4, 150), (76, 4.6, 500), (75, 0.1, 1000)]
 )
-def test_where_the_posterior_narrows_a_metric_of_many_dimensions_is_kept(dimensions, nats, kept):
+def test_where_the_posterior_narrows_a_metric_of_many_dimensions_is_kept(dimensions, nats, warmup):
     mode = Mode(np.zeros(dimensions), np.eye(dimensions), 0.0, 1)
     starts = Starts((), (mode, mode), narrows=True, penalised=71, departure=nats)
-    assert starts.keeps_metric == kept  # up to the root of 1.5^2 + 71 / 4
-    assert starts.resolve(SampleConfig()).warmup == (150 if kept else 1000)
+    assert starts.keeps_metric == (dimensions > 75)
+    assert starts.is_near_normal == (nats < np.sqrt(1.5**2 + 71 / 4))
+    assert starts.resolve(SampleConfig()).warmup == warmup
 
 
 def test_effects_of_many_levels_keep_the_metric_of_their_mode():

@@ -28,7 +28,7 @@ from semistan.subspace.start_values import curve_values, sides
 
 JITTER = 0.1  # standard deviation of theta's initial values, in units of each coefficient
 WARMUP = 1000
-DIAGONAL_WARMUP = 500  # a diagonal metric needs less to be learnt
+DIAGONAL_WARMUP = 500  # a diagonal metric needs less to be learnt, or a kept one to be reached
 SHORT_WARMUP = 150  # with a fixed metric, only the step size is adapted
 SAME_DENSITY = 1.0  # nats within which two modes may be one
 SAME_PLACE = 1.0  # standard deviations within which two modes may be one
@@ -93,10 +93,14 @@ class Starts:
         smallest of them. Where the posterior narrows it is kept in many dimensions only, of which
         CmdStan's first windows of 25 and 50 draws say too little.
         """
-        near = self.departure < hypot(NORMAL, OF_EACH * sqrt(self.penalised))
         if self.narrows:
-            return near and self.one_mode and self.has_many_dimensions
-        return (near and self.one_mode) or too_narrow(self.modes)
+            return self.one_mode and self.has_many_dimensions
+        return (self.one_mode and self.is_near_normal) or too_narrow(self.modes)
+
+    @property
+    def is_near_normal(self) -> bool:
+        """Whether the posterior departs little from the normal approximation at the best mode."""
+        return self.departure < hypot(NORMAL, OF_EACH * sqrt(self.penalised))
 
     @property
     def has_many_dimensions(self) -> bool:
@@ -118,7 +122,9 @@ class Starts:
         if metric in ("auto", "ggn"):
             metric = "ggn" if self.found else "diag_e" if self.large else "dense_e"
         long = DIAGONAL_WARMUP if (options.metric, metric) == ("auto", "diag_e") else WARMUP
-        automatic = SHORT_WARMUP if self.keeps_metric else long
+        far = self.narrows and not self.is_near_normal  # where chains have some way to go
+        kept = DIAGONAL_WARMUP if far else SHORT_WARMUP
+        automatic = kept if self.keeps_metric else long
         warmup = automatic if options.warmup == "auto" else options.warmup
         numbers = {"chains": options.chain_count, "draws": options.per_chain}
         update = {**numbers, "warmup": warmup, "metric": metric}
