@@ -211,6 +211,7 @@ def test_names_are_brmss_and_the_state_survives_json():
     ("term", "frame", "message"),
     [
         ("gp(x, k=2)", table(), "gp() takes one or two expressions"),
+        ("gp(x, k=501)", table(), "gp(x) takes k up to 500, got k = 501"),
         ("gp(x, c=1)", table(), "gp() takes one or two expressions"),
         ("gp(x, cov='matern')", table(), "a covariance, which is exp_quad, matern25, matern15"),
         ("gp(x, cov=[1])", table(), "a covariance, which is exp_quad, matern25, matern15"),

@@ -167,6 +167,7 @@ def test_a_posterior_that_the_basis_does_not_follow_is_warned_of(lscale, advice)
         ("gp(x, y, u)", table(), "gp() takes one or two expressions"),
         ("gp(x, y, c=2)", table(), "takes k and cov, and no c"),
         ("gp(x, y, k=19)", table(), "needs k = 20 functions at the least, got k = 19"),
+        ("gp(x, y, k=60, cov='matern25')", table(), "follows no length scale up to the largest"),
         ("gp(x, y)", table().assign(x=1, y=np.arange(N) % 2), "at least three distinct places"),
     ],
 )

@@ -127,7 +127,7 @@ PROGRAMS = (
              formula="y ~ x1 + g + s(v, by=g, k=4) + s(w, by=z, k=4) + s(x2, bs='cc', k=5) "
                      "+ gp(u3, k=5) + gp(z, k=4, cov='matern25') + gp(v, by=g, k=3) "
                      "+ gp(u2, by=g, k=3, cov='matern25') + gp(u3, by=x2, k=4) "
-                     "+ gp(u2, u3, by=g, k=30, cov='matern15') + gp(x2, v, k=30, cov='matern25') "
+                     "+ gp(u2, u3, by=g, k=200, cov='matern15') + gp(x2, v, k=80, cov='matern25') "
                      "+ (1 + v | mm(g, h, weights=cbind(w, tries))) "
                      "+ (1 + x1 | gr(g, cov='A.csv')) + nn(u1), "
                      "sigma ~ s(g, bs='re') + gp(x2, by=g, k=3, cov='matern15') "

@@ -108,6 +108,11 @@ class Process(Common):
     by_scale: float = 1.0
 
     @property
+    def whole(self) -> str:
+        """What length scales are shares of, in words."""
+        return "the range"
+
+    @property
     def stored(self) -> str:
         """The key under which a bundle has processes."""
         return STORED
@@ -243,7 +248,7 @@ class Process(Common):
         return (
             Hyperparameter(f"sdgp_{self.name}", f"standard deviation of {text}", "sdgp", unit),
             Hyperparameter(
-                f"lscale_{self.name}", f"length scale of {text}, over the range", "lscale",
+                f"lscale_{self.name}", f"length scale of {text}, over {self.whole}", "lscale",
                 default=f"inv_gamma({shape:.6g}, {scale:.6g})", has_units=False,
             ),
         )  # fmt: skip

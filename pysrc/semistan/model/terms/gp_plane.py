@@ -67,6 +67,11 @@ class PlaneProcess(Process):
         """The term as it stands in the formula, without options."""
         return TermCall("gp", self.expression, others=(self.second,), by=self.by)
 
+    @property
+    def whole(self) -> str:
+        """What length scales are shares of, in words."""
+        return "the largest distance"
+
     def to_plain(self) -> dict[str, Any]:
         """Return the state as JSON-ready data."""
         own = {"second": self.second, "centre": list(self.centre), "angles": self.angles.tolist()}
@@ -79,7 +84,7 @@ class PlaneProcess(Process):
             return None
         off = (
             f"has a posterior median of {median:.2g}, and the basis of {text} follows length "
-            f"scales from {least:.2g} to {most:.2g} of the largest distance, so that its surface "
+            f"scales from {least:.2g} to {most:.2g} of {self.whole}, so that its surface "
             "is off"
         )
         finest = least * np.sqrt(self.count / LARGEST_SIZE_OF_PLANE)  # functions fill the plane
@@ -143,6 +148,11 @@ def learn_plane(call: TermCall, table: pd.DataFrame, name: str, key: str) -> Pla
     of = COVARIANCES_OF_PLANE[call.option("cov", DEFAULT.name)]
     while len((nodes := ringed_nodes(of, least, LONGEST, WITHIN))[0]) > most // 2:
         least *= FINER
+    if least >= LONGEST:
+        raise InputError(
+            f"{call.text} with k = {most} functions of covariance {of.name} follows no length "
+            "scale up to the largest distance of two rows; a larger k does"
+        )
     w, angles, areas = nodes
     centre = (distinct.min(axis=0) + distinct.max(axis=0)) / 2
     margin = 2 * float(np.hypot(*(distinct - centre).T).max()) / width + WITHIN - 1

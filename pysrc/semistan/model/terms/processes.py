@@ -27,6 +27,7 @@ from semistan.model.terms.gp import (
     inverse_gamma,
 )
 from semistan.model.terms.gp_basis import (
+    LARGEST_SIZE,
     LARGEST_SIZE_OF_PLANE,
     boxed_range,
     graded_nodes,
@@ -61,8 +62,10 @@ def _learn_process(call: TermCall, table: pd.DataFrame, name: str, key: str) -> 
     Raises
     ------
     InputError
-        If there are fewer than three distinct values.
+        If there are fewer than three distinct values, or k is large.
     """
+    if (k := call.option("k", LARGEST_SIZE)) > LARGEST_SIZE:
+        raise InputError(f"{call.text} takes k up to {LARGEST_SIZE}, got k = {k}")
     x = evaluate(call.expression, table)
     distinct = np.unique(x)
     if len(distinct) < 3:
