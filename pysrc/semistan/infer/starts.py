@@ -90,11 +90,13 @@ class Starts:
         It is kept where there is one mode with a posterior near normal around it, and where the
         posterior is so narrow, as with very many rows, that CmdStan could not learn a better one:
         in a window of n draws it adds 5e-3 / (n + 5) to the variances, which would hide the
-        smallest of them. Where the posterior narrows it is kept in many dimensions only, of which
-        CmdStan's first windows of 25 and 50 draws say too little.
+        smallest of them. Where the posterior narrows, a single mode's is also kept in many
+        dimensions, of which CmdStan's first windows of 25 and 50 draws say too little.
         """
+        if self.narrows and not self.has_many_dimensions:
+            return self.one_mode and self.is_near_normal
         if self.narrows:
-            return self.one_mode and self.has_many_dimensions
+            return self.one_mode
         return (self.one_mode and self.is_near_normal) or too_narrow(self.modes)
 
     @property
@@ -225,7 +227,7 @@ def find_starts(
             states = [_laplace_draw(mode, generator) for mode in worth_sampling(modes)]
             starts = tuple(initial_values(bundle, state) for state in states)
             found_at = made(starts, modes)
-            if not found_at.one_mode or (narrows and not found_at.has_many_dimensions):
+            if not found_at.one_mode:
                 return found_at  # whose metric does not depend on it
             bent = departure(target, modes)
             return replace(found_at, departure=bent, trees=trees_of(model, k, len(rows), bent))
