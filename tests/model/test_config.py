@@ -139,6 +139,32 @@ def test_overrides_are_checked():
         with_overrides(config, {"sample.chains": 0})
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["y ~ s(x, k=5) + nn(u), nu = 4, sigma ~ z", "bf(y ~ s(x, k=5) + nn(u), sigma ~ z, nu=4)"],
+)
+def test_what_the_formula_fixes_is_a_constant_prior(text):
+    config = parse_config({"formula": text, "family": "student"}, "here")
+    assert config.formula == "y ~ s(x, k=5) + nn(u), sigma ~ z"
+    assert config.priors.nu == "constant(4)"
+    assert with_overrides(config, {"formula": text}) == config
+    changed = with_overrides(config, {"priors.nu": "gamma(2, 0.1)"})
+    assert changed.priors.nu == "gamma(2, 0.1)"
+
+
+@pytest.mark.parametrize(
+    ("formula", "priors", "message"),
+    [
+        ("y ~ nn(u), nu = 4, nu = 5", {}, "'nu' is fixed twice"),
+        ("y ~ nn(u), nu = 4", {"nu": "gamma(2, 1)"}, "fixes 'nu' at 4, and prior 'nu' is 'gamma"),
+        ("y ~ nn(u), b = 4", {}, "leave the term out"),
+    ],
+)
+def test_what_cannot_be_fixed_is_refused(formula, priors, message):
+    with pytest.raises(InputError, match=message):
+        parse_config({"formula": formula, "family": "student", "priors": priors}, "here")
+
+
 def test_a_configuration_cannot_be_changed():
     with pytest.raises(ValueError, match="frozen"):
         ModelConfig(formula=FORMULA).formula = "other"

@@ -123,6 +123,7 @@ def test_a_comma_in_brackets_or_in_a_name_separates_nothing():
         ("y ~ nn(u), sigma ~ z + «s(x):v»", r"s\(\) cannot take part in an interaction"),
         ("y ~ nn(u), sigma ~ («0» | g)", "expected 1 or a column before the bar"),
         ("y ~ nn(u), «log(sigma)» ~ z", "expected the name of a parameter"),
+        ("y ~ nn(u), «sigma» ~ ", "expected terms right of '~'"),
         ("y ~ nn(u), sigma ~ «0» + z", "removes the intercept"),
         ("y ~ nn(u), sigma ~ z «- 1»", "removes the intercept"),
         ("y ~ nn(u), sigma ~ «lgo»(z)", "function 'lgo' is not available"),

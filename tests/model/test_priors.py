@@ -61,7 +61,6 @@ def test_a_prior_is_read_as_written(text, name, values):
         ("exponential(1)", "b", "exponential allows only positive values"),
         ("exponential(1)", "phi", "exponential allows only positive values"),
         ("constant(1)", "b", "constant() is for dispersion parameters"),
-        ("constant(0)", "sigma", "a dispersion must be positive"),
         ("normal(0, 1); reject()", "b", "must "),
     ],
 )
@@ -448,6 +447,8 @@ def test_a_prior_that_does_not_fit_its_term_is_refused(priors, message):
         ("acat", "gap", "exponential(1)", "any number"),
         ("gaussian", "sigma", "beta(1, 1)", "any positive number"),
         ("zero_inflated_poisson", "zi", "exponential(1)", None),
+        ("skew_normal", "alpha", "constant(-2)", None),
+        ("zero_inflated_poisson", "zi", "constant(0.2)", None),
         ("cumulative", "gap", "lognormal(0, 1)", None),
     ],
 )
@@ -458,6 +459,19 @@ def test_a_prior_reaches_as_far_as_the_parameter_of_its_family(family, key, prio
         assert prior in {line.written for line in priors_before_training(prepared.model)}
         return
     with pytest.raises(InputError, match=f"prior '{key}.*and the parameter can be {values}"):
+        priors_before_training(prepared.model)
+
+
+@pytest.mark.parametrize(
+    ("family", "prior", "message"),
+    [
+        ("gaussian", {"sigma": "constant(0)"}, "sigma.*only positive values.*constant\\(0\\)"),
+        ("hurdle_poisson", {"hu": "constant(1.5)"}, "hu.*only values between 0 and 1"),
+    ],
+)
+def test_a_constant_is_one_of_the_values_of_its_parameter(family, prior, message):
+    prepared = small_prepared("count ~ x + nn(v)", small_frame(), family=family, priors=prior)
+    with pytest.raises(InputError, match=message):
         priors_before_training(prepared.model)
 
 

@@ -132,7 +132,7 @@ def test_a_dot_takes_no_column_twice():
      "bf(y ~ mi(x) + nn(u)) + bf(x | mi() ~ z)"],
 )  # fmt: skip
 def test_missing_values_as_parameters_are_refused_with_what_to_do(text):
-    with pytest.raises(InputError, match=r"mi\(\) is not available.*\n?.*--weights equal"):
+    with pytest.raises(InputError, match=r"mi\(\) is not available.*\n?.*semistan fit --impute"):
         parse_formula(text)
     assert parse_formula("y ~ `mi(x)` + nn(mi)").columns == ("mi(x)", "mi")
 

@@ -207,6 +207,21 @@ def test_a_constant_dispersion_is_no_parameter():
     assert "real sigma = prior_sigma_value;" in text
 
 
+@pytest.mark.parametrize(
+    ("family", "constant", "declared"),
+    [
+        ("skew_normal", {"alpha": "constant(-2)"}, "real prior_alpha_value;"),
+        (
+            "zero_inflated_poisson",
+            {"zi": "constant(0.2)"},
+            "real<lower=0, upper=1> prior_zi_value;",
+        ),
+    ],
+)
+def test_a_constant_is_declared_with_the_limits_of_its_parameter(family, constant, declared):
+    assert declared in program("count ~ x + nn(u)", family=family, priors=constant)
+
+
 @pytest.mark.parametrize("predictors", ["nn(u)", "nn(u, v)"])
 def test_a_program_without_structured_terms_has_an_intercept_alone(predictors):
     text = program(f"y ~ {predictors}")

@@ -11,6 +11,7 @@ from pydantic import Field, ValidationError, field_validator
 from semistan.errors import InputError, did_you_mean
 from semistan.model.construction import Moves, construction_facts, known_construction
 from semistan.model.families.families import family
+from semistan.model.formula.fixed import fixed_values
 from semistan.model.priors.section import PriorConfig
 from semistan.model.section import Section
 
@@ -279,13 +280,32 @@ def parse_config(content: Mapping[str, Any], source: str) -> ModelConfig:
     ------
     InputError
         Naming the first wrong key, what was expected and the nearest known key.
+
+    Notes
+    -----
+    What the formula fixes, as ``nu`` in ``y ~ x + nn(u), nu = 4``, becomes a constant prior.
     """
     try:
-        return ModelConfig.model_validate(content)
+        return ModelConfig.model_validate(_with_fixed_values(content))
     except ValidationError as error:
         raise InputError(f"{source}: {_first_problem(error)}") from None
     except UnicodeEncodeError as error:
         raise InputError(f"{source}: {error.object!r:.100} has half a character") from None
+
+
+def _with_fixed_values(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    text, priors = content.get("formula"), content.get("priors", {})
+    if not isinstance(text, str) or not isinstance(priors, Mapping):
+        return content
+    formula, values = fixed_values(text)
+    constants = {name: f"constant({value})" for name, value in values.items()}
+    for name, constant in constants.items():
+        if priors.get(name) not in (None, constant, PriorConfig.default(name)):
+            raise InputError(
+                f"the formula fixes '{name}' at {values[name]}, and prior '{name}' is "
+                f"'{priors[name]}'; give one of them"
+            )
+    return {**content, "formula": formula, "priors": {**priors, **constants}}
 
 
 def with_overrides(config: ModelConfig, overrides: Mapping[str, Any]) -> ModelConfig:

@@ -285,8 +285,9 @@ def _orthogonal_note(posterior: Posterior) -> tuple[str, ...]:
 
 def _row(name: str, values: Array, figures: Convergence) -> Row:
     lower, upper = np.quantile(values, (0.025, 0.975))
+    sd = float(values.std(ddof=1)) if np.ptp(values) else 0.0  # no rounding errors of a constant
     return Row(
-        name, float(values.mean()), float(values.std(ddof=1)), float(lower), float(upper),
+        name, float(values.mean()), sd, float(lower), float(upper),
         figures.rhat, figures.bulk_ess, figures.tail_ess,
     )  # fmt: skip
 

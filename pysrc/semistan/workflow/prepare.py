@@ -100,15 +100,17 @@ def configure(
     InputError
         If the file or one of its keys cannot be used.
     """
+    settings = dict(overrides or {})
     if isinstance(model, ModelConfig):
         config = model
     elif "~" in str(model):
-        config = ModelConfig(formula=str(model))
+        config = ModelConfig(formula="")
+        settings["formula"] = str(model)
     elif Path(model).suffix in (".csv", *BINARY):
         raise InputError(f"'{model}' is a table: give it by --data, with a formula or a model.toml")
     else:
         config = read_config(Path(model))
-    config = with_overrides(config, overrides or {})
+    config = with_overrides(config, settings)
     method_of(config.sample)  # an unknown one is refused before any work
     return config
 

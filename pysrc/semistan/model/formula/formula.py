@@ -322,7 +322,9 @@ def _all_parts(text: str) -> Formula:
     mean = _whole_text(text, first, _checked_formula) if others else _checked_formula(text)
     for span in others:
         if "~" not in masked(text)[slice(*span)]:
-            message = "expected a parameter's predictor behind the comma, as in 'sigma ~ z'"
+            message = (
+                "expected a parameter's predictor or value behind the comma: 'sigma ~ z', 'nu = 4'"
+            )
             raise formula_error(text, message, (span[0] - 1, span[1]))
         predictor = _whole_text(text, span, _other_predictor)
         if predictor.name in [known.name for known in predictors]:
@@ -369,6 +371,8 @@ def _other_predictor(text: str) -> PredictorFormula:
         raise formula_error(text, f"{message}name of a parameter left of '~'", left)
     if not re.fullmatch(r"[A-Za-z]\w*", text[slice(*left)]) or len(lhs) != 1:
         raise formula_error(text, "expected the name of a parameter left of '~'", left)
+    if not text[tilde + 1 :].strip():
+        raise formula_error(text, "expected terms right of '~', or 1 for an intercept", left)
     return read_predictor(text[slice(*left)], rhs, bars, text)
 
 

@@ -23,7 +23,6 @@ from semistan.model.spelling import in_formula
 _BF = re.compile(r"\s*(?:bf|brmsformula)\s*\(")
 _FACTOR = re.compile(r"(?<![\w.])(?:__\.)?factor(?=\s*\()")  # a word of Python's is masked
 _MI = re.compile(r"(?<![\w.])(mi)\s*\(")
-_MI = re.compile(r"(?<![\w.])(mi)\s*\(")
 _NAMES = re.compile(
     r"`(?P<quoted>[^`]*)`|'[^'\n]*'|\"[^\"\n]*\"|(?<![\w.])(?P<plain>[^\W\d][\w.]*)(?!\s*\(|\w)"
 )
@@ -34,9 +33,9 @@ _NAMELESS = re.compile(r"(Unnamed: \d+)?")  # as pandas calls a column without a
 
 
 NO_MI = (
-    "mi() is not available: missing values are no parameters here. Fill them in several times "
-    "(multiple imputation, as by R's mice), fit each table, and average the runs: semistan predict "
-    "RUN1 RUN2 --weights equal; or leave such rows out by --drop-missing"
+    "mi() is not available: missing values are no parameters here. Fill them in several times, as "
+    "R's mice does, and fit all tables at once: semistan fit --impute; or leave such rows out by "
+    "--drop-missing"
 )
 
 

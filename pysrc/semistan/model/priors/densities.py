@@ -117,8 +117,6 @@ def _check_prior(prior: Prior, parameter: str) -> None:
             f"prior '{parameter}': constant() is for dispersion parameters; "
             f"leave the term out of the formula instead"
         )
-    if density.is_constant and not prior.argument("value") > 0:
-        raise InputError(f"prior '{parameter}': a dispersion must be positive, got '{prior}'")
     if density.joint and parameter != "b":
         raise InputError(
             f"prior '{parameter}': {density}() is for all coefficients together, as prior 'b'"

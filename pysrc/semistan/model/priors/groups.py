@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from semistan.model.config import ModelConfig
 from semistan.model.design import Design
 from semistan.model.families.family import Dispersion
 from semistan.model.families.measured import response_family
-from semistan.model.parameter import POSITIVE, REAL, Choice, Kind
+from semistan.model.parameter import POSITIVE, REAL, UNIT_INTERVAL, Choice, Kind
 from semistan.model.predictor import Predictor
 from semistan.model.priors.classes import CLASSES
 from semistan.model.priors.densities import VALUES, parse_prior
@@ -37,6 +38,7 @@ WIDER: dict[str, dict[str, str]] = {
     "positive": {REAL.name: "any number"},
     "unit interval": {REAL.name: "any number", POSITIVE.name: "any positive number"},
 }
+LIMITS = {POSITIVE.name: (0.0, inf), UNIT_INTERVAL.name: (0.0, 1.0)}  # of kinds that have some
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,7 +75,7 @@ class PriorGroup:
     Raises
     ------
     InputError
-        If the density has fewer values than the parameter can have.
+        If the density has fewer values than the parameter can have, or a constant is none of them.
     """
 
     label: str
@@ -91,7 +93,9 @@ class PriorGroup:
 
     def __post_init__(self) -> None:
         density, wider = self.density, WIDER[self.density.support]
-        if self.kind.name in wider and not density.is_constant:
+        if density.is_constant:
+            self._check_constants()
+        elif self.kind.name in wider:
             raise InputError(
                 f"prior '{self.names[0]}': {density} allows only {VALUES[density.support]}, and "
                 f"the parameter can be {wider[self.kind.name]}"
@@ -102,6 +106,15 @@ class PriorGroup:
         if self.density.joint:
             return argument in self.density.carriers
         return bool(self.size)
+
+    def _check_constants(self) -> None:
+        least, most = LIMITS.get(self.kind.name, (-inf, inf))
+        for prior, name in zip(self.written, self.names, strict=True):
+            if not least < prior.argument("value") < most:
+                raise InputError(
+                    f"prior '{name}': the parameter can have only {VALUES[self.kind.name]}, got "
+                    f"'{prior}'"
+                )
 
     @property
     def is_phi(self) -> bool:
