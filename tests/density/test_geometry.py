@@ -175,6 +175,8 @@ def test_where_the_posterior_narrows_a_metric_of_many_dimensions_is_kept(dimensi
     assert starts.is_near_normal == near
     assert starts.keeps_metric == (near or dimensions > 75)
     assert starts.resolve(SampleConfig()).warmup == warmup
+    other = replace(mode, q=mode.q + 9)
+    assert replace(starts, found=(mode, other)).keeps_metric == (dimensions > 75)
 
 
 def test_effects_of_many_levels_keep_the_metric_of_their_mode():

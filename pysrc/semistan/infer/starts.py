@@ -90,14 +90,12 @@ class Starts:
         It is kept where there is one mode with a posterior near normal around it, and where the
         posterior is so narrow, as with very many rows, that CmdStan could not learn a better one:
         in a window of n draws it adds 5e-3 / (n + 5) to the variances, which would hide the
-        smallest of them. Where the posterior narrows, a single mode's is also kept in many
-        dimensions, of which CmdStan's first windows of 25 and 50 draws say too little.
+        smallest of them. Where the posterior narrows, it is also kept in many dimensions, of which
+        CmdStan's first windows of 25 and 50 draws say too little.
         """
-        if self.narrows and not self.has_many_dimensions:
-            return self.one_mode and self.is_near_normal
-        if self.narrows:
-            return self.one_mode
-        return (self.one_mode and self.is_near_normal) or too_narrow(self.modes)
+        if self.one_mode and self.is_near_normal:
+            return True
+        return self.has_many_dimensions if self.narrows else too_narrow(self.modes)
 
     @property
     def is_near_normal(self) -> bool:
