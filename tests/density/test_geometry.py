@@ -13,6 +13,7 @@ from semistan.density.mode import Mode, find_mode
 from semistan.density.predictor import linear_predictor
 from semistan.density.target import make_target, negative_log_posterior
 from semistan.infer.starts import NORMAL, Starts, departure, find_starts, worth_sampling
+from semistan.infer.trees import STRAIGHT
 from semistan.model.config import SampleConfig
 from semistan.model.networks.activations import ACTIVATIONS
 from semistan.program.data import stan_data
@@ -137,6 +138,7 @@ def test_warm_up_is_short_only_if_several_chains_agree():
     starts = find_starts(bundle, rows, SampleConfig(chains=3))
     assert starts.one_mode
     assert starts.resolve(SampleConfig()).warmup == 150
+    assert replace(starts, trees=STRAIGHT).resolve(SampleConfig()).warmup == 100
     assert starts.resolve(SampleConfig(warmup=77)).warmup == 77
     assert not find_starts(bundle, rows, SampleConfig(chains=1)).one_mode
     mode = starts.found[0]

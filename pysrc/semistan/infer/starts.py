@@ -16,7 +16,7 @@ from semistan.density.prior_states import prior_states
 from semistan.density.starts import start_state
 from semistan.density.target import Target, make_target, negative_log_posterior
 from semistan.errors import InputError
-from semistan.infer.trees import MOST_GAUSSIAN, WHOLE, Trees, trees_of
+from semistan.infer.trees import MOST_GAUSSIAN, STRAIGHT, WHOLE, Trees, trees_of
 from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
@@ -30,6 +30,7 @@ JITTER = 0.1  # standard deviation of theta's initial values, in units of each c
 WARMUP = 1000
 DIAGONAL_WARMUP = 500  # a diagonal metric needs less to be learnt, or a kept one to be reached
 SHORT_WARMUP = 150  # with a fixed metric, only the step size is adapted
+SHORTEST_WARMUP = 100  # to a lower acceptance rate, where the posterior is nearly normal
 SAME_DENSITY = 1.0  # nats within which two modes may be one
 SAME_PLACE = 1.0  # standard deviations within which two modes may be one
 MOST_DIMENSIONS = 2000  # of a subspace in which a mode is looked for, and of a dense metric
@@ -123,7 +124,8 @@ class Starts:
             metric = "ggn" if self.found else "diag_e" if self.large else "dense_e"
         long = DIAGONAL_WARMUP if (options.metric, metric) == ("auto", "diag_e") else WARMUP
         far = self.narrows and not self.is_near_normal  # where chains have some way to go
-        kept = DIAGONAL_WARMUP if far else SHORT_WARMUP
+        short = SHORTEST_WARMUP if self.trees == STRAIGHT else SHORT_WARMUP
+        kept = DIAGONAL_WARMUP if far else short
         automatic = kept if self.keeps_metric else long
         warmup = automatic if options.warmup == "auto" else options.warmup
         numbers = {"chains": options.chain_count, "draws": options.per_chain}
