@@ -56,7 +56,7 @@ from semistan.model.units import Units, units_of
 from semistan.posterior.options import KNOWN
 from semistan.subspace.construction import check_construction
 from semistan.subspace.steps import with_rate, within_steps
-from semistan.workflow.watch import NOBODY, Watch
+from semistan.workflow.watch import NOBODY, Say, Watch
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -153,25 +153,13 @@ def prepare(
         For anything that would make training or sampling impossible or meaningless.
     """
     check_device(config.train.device)
-    looked_up, record = needs_table(config.formula), family(config.family)
-    formula = None if looked_up else parse_formula(config.formula)
-    if frame is None and config.data is None:
-        raise InputError("no data: give --data FILE.csv, or the key 'data' in model.toml")
     said: list[str] = []
-    if frame is None:
-        table = read_table(str(config.data), dialect_of(config), said.append)
-        if len(table) == 0:
-            raise InputError(f"data file '{config.data}' has a header but no rows")
-    else:
-        table = as_frame(frame)
-    columns = list(map(str, table.columns))
-    formula = formula or parse_formula(with_table(config.formula, columns))
-    if others := rest(config.formula, columns):
-        said.append(f"'.' is {', '.join(others)}")
+    formula, table = _read(config, frame, said.append)
     kept, missing = complete_rows(formula, table, response=True, drop_missing=config.drop_missing)
     formula, kept = with_pictures(
         formula, kept, said.append, positions=missing.kept, progress=reading
     )
+    record = family(config.family)
     formula, which = with_levels_of(formula, record, kept)
     said += [which] if which else []
     kept = with_outcome(formula, record, kept)
@@ -180,32 +168,12 @@ def prepare(
     check_parameters(formula, record)
     links = {item.name: item.link for item in record.parameters}
     design, rows = learn_design(formula, kept, categories, links, related_levels(formula, table))
-    assert rows.y is not None
-    check_response(record, rows.y, formula.response)
-    known = check_ordered(record, formula.response, kept)
-    record = with_categories(record, rows.y, formula.response, known)
-    config = config.model_copy(update={"family": str(record), "formula": formula.text})
+    record = _with_ordered_categories(formula, record, kept, rows)
     check_weights(formula, rows.given)
     check_given(record, formula, rows.y, rows.given)
     modules = adopted(design, rows.evenly(MODULE_ROWS).U, networks)
-    check_options(config, modules)
-    config, fewer = within_steps(config, len(rows), of_images=design.of_images)
-    said += [fewer] if fewer else []
-    config = with_rate(config, len(rows), of_images=design.of_images)
-    spec = network_spec(config, design, modules)
-    config = anywhere(_with_given_dimension(config, formula, spec))
-    check_construction(config.subspace, spec)
-    if (options := suited(config.sample, spec)) is not config.sample:
-        config = config.model_copy(update={"sample": options})
-        method = method_of(options)
-        said.append(
-            f"{method.text} runs in PyTorch ({method.name}): Stan cannot compute {spec.text}"
-        )
-    check_computable(method_of(config.sample), spec)
-    check_orthogonal(config, design)
-    check_priors(config, design)
-    method_of(config.sample).check(config)
-    check_free_theta(config, design)
+    config = config.model_copy(update={"family": str(record), "formula": formula.text})
+    config = _settled(config, formula, design, modules, len(rows), said.append)
     from_file = frame is None and config.data not in (None, STDIN)
     path = str(Path(str(config.data)).resolve()) if from_file else None
     notes = (
@@ -217,6 +185,52 @@ def prepare(
     )
     source = Source(path, len(rows), len(missing))
     return Prepared(config, design, rows, source, notes, modules)
+
+
+def _read(config: ModelConfig, frame: Table | None, say: Say) -> tuple[Formula, pd.DataFrame]:
+    """Return the formula in the words of the table, and the table.
+
+    A formula that needs no table is parsed first: its mistakes are told before a long file is read.
+    """
+    formula = None if needs_table(config.formula) else parse_formula(config.formula)
+    if frame is not None:
+        table = as_frame(frame)
+    elif config.data is None:
+        raise InputError("no data: give --data FILE.csv, or the key 'data' in model.toml")
+    else:
+        table = read_table(config.data, dialect_of(config), say)
+        if len(table) == 0:
+            raise InputError(f"data file '{config.data}' has a header but no rows")
+    columns = list(map(str, table.columns))
+    formula = formula or parse_formula(with_table(config.formula, columns))
+    if others := rest(config.formula, columns):
+        say(f"'.' is {', '.join(others)}")
+    return formula, table
+
+
+def _settled(
+    config: ModelConfig, formula: Formula, design: Design, modules: Modules, rows: int, say: Say
+) -> ModelConfig:
+    """Return the configuration with what the design decides, and check the rest against it."""
+    check_options(config, modules)
+    config, fewer = within_steps(config, rows, of_images=design.of_images)
+    if fewer:
+        say(fewer)
+    config = with_rate(config, rows, of_images=design.of_images)
+    spec = network_spec(config, design, modules)
+    config = anywhere(_with_given_dimension(config, formula, spec))
+    check_construction(config.subspace, spec)
+    options = suited(config.sample, spec)
+    method = method_of(options)
+    if options is not config.sample:
+        config = config.model_copy(update={"sample": options})
+        say(f"{method.text} runs in PyTorch ({method.name}): Stan cannot compute {spec.text}")
+    check_computable(method, spec)
+    check_orthogonal(config, design)
+    check_priors(config, design)
+    method.check(config)
+    check_free_theta(config, design)
+    return config
 
 
 def _size_notes(record: Family, design: Design, rows: Rows) -> Iterator[str]:
@@ -237,6 +251,16 @@ def _with_given_dimension(config: ModelConfig, formula: Formula, networks: Netwo
     if not all("k" in network.options for network in formula.networks):
         return config
     return with_overrides(config, {"subspace.k": max(networks.dimensions)})
+
+
+def _with_ordered_categories(
+    formula: Formula, record: Family, table: pd.DataFrame, rows: Rows
+) -> Family:
+    """Check the response, and return the family with the number of its ordered categories."""
+    assert rows.y is not None
+    check_response(record, rows.y, formula.response)
+    known = check_ordered(record, formula.response, table)
+    return with_categories(record, rows.y, formula.response, known)
 
 
 def _with_unordered_categories(
