@@ -21,10 +21,11 @@ from semistan.posterior.prior_draws import prior_draws
 from semistan.posterior.run import Run
 from semistan.show.inference_data import inference_data
 from semistan.workflow.dimension import with_dimension
+from semistan.workflow.priors import priors
 from support.assertions import Z
 from support.catalogue import SCALES
 from support.manifests import manifest
-from support.small import small_prepared
+from support.small import small_frame, small_prepared
 from support.untrained import random_bundle
 
 FULL = {"construction": "full"}
@@ -184,3 +185,10 @@ def test_draws_and_posterior_nc_have_the_scales_by_group(tmp_path):
     assert data.posterior[SD_W].dims == ("chain", "draw", "weights_of")
     inputs = data.posterior[SD_W].sel(weights_of=["u1", "u2", "u3", "biases", "layer 2"])
     assert np.array_equal(inputs.values, draws.sd_w)
+
+
+@pytest.mark.parametrize(("rows", "sampled"), [(40, True), (20_000, False)])
+def test_before_training_the_priors_are_those_of_the_weights_that_will_move(rows, sampled):
+    frame = small_frame(rows).assign(t=np.arange(rows) % 2)
+    found = priors("y ~ x + t:nn(u) + nn(v)", frame)
+    assert ("sd_w[t]" in set(found["parameter"])) == sampled

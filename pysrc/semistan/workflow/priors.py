@@ -20,6 +20,7 @@ from semistan.model.priors.lines import priors_as_used, priors_before_training
 from semistan.posterior.implied import Implied, implied
 from semistan.posterior.manifest import MARKER as RUN
 from semistan.posterior.run import Run, read_run
+from semistan.workflow.dimension import with_dimension
 from semistan.workflow.prepare import prepared_of, training_rows
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def priors(
         if data is not None or overrides:
             raise InputError(f"'{model}' is trained, with priors and data of its own")
         return pd.DataFrame(map(asdict, priors_as_used(bundle)), columns=columns)
-    prepared = prepared_of(model, data, networks, overrides)
+    prepared = with_dimension(prepared_of(model, data, networks, overrides)).prepared
     return pd.DataFrame(map(asdict, priors_before_training(prepared.model)), columns=columns)
 
 
