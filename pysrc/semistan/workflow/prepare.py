@@ -105,7 +105,7 @@ def configure(
         config = model
     elif "~" in str(model):
         config = ModelConfig(formula="")
-        settings["formula"] = str(model)
+        settings.setdefault("formula", str(model))
     elif Path(model).suffix in (".csv", *BINARY):
         raise InputError(f"'{model}' is a table: give it by --data, with a formula or a model.toml")
     else:
