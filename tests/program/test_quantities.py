@@ -184,7 +184,8 @@ def generate_by(executable, run, toolchain, monkeypatch):
     generate_quantities(run, toolchain, seed=1)
 
 
-def test_a_file_with_too_few_lines_is_refused(copy, toolchain, tmp_path, monkeypatch):
+@pytest.mark.parametrize("last", ["d", "s/[^,]*/nan/g"], ids=["left out", "not a number"])
+def test_a_file_with_too_few_draws_is_refused(last, copy, toolchain, tmp_path, monkeypatch):
     """A program that is killed while it writes leaves such a file and no message."""
     killed = tmp_path / "killed"
     killed.write_text(
@@ -192,7 +193,7 @@ def test_a_file_with_too_few_lines_is_refused(copy, toolchain, tmp_path, monkeyp
         'for word in "$@"; do\n'
         "  case $word in file=*.csv)\n"
         "    sed -i '/^#/d' \"${word#file=}\"  # newer releases end with comments\n"
-        "    sed -i '$d' \"${word#file=}\";;\n"
+        f"    sed -i '${last}' \"${{word#file=}}\";;\n"
         "  esac\n"
         "done\n"
     )

@@ -1,8 +1,9 @@
 """Run CmdStan's ``generate_quantities`` on the draws of a chain.
 
-CmdStan begins every call with the same stream of random numbers for one seed, and leaves a draw
-out without failing if its quantities cannot be computed. So each chain has a seed of its own, made
-from the seed and its number, and its lines are counted.
+CmdStan begins every call with the same stream of random numbers for one seed. A draw whose
+quantities cannot be computed it leaves out without failing, and newer releases write a line that is
+not a number anywhere. So each chain has a seed of its own, made from the seed and its number, and
+its other lines are counted.
 """
 
 from __future__ import annotations
@@ -119,6 +120,6 @@ def _fitted(task: QuantitiesTask, folder: Path) -> Path:
 
 
 def _draw_lines(csv: bytes) -> int:
-    """Count the lines of a Stan CSV but its comments and its header."""
+    """Count the lines of a Stan CSV that have a number, without its comments and its header."""
     lines = (line for line in csv.splitlines() if line.strip() and not line.startswith(b"#"))
-    return sum(1 for _ in lines) - 1
+    return sum(set(line.split(b",")) != {b"nan"} for line in lines) - 1
