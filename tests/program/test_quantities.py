@@ -186,7 +186,7 @@ def generate_by(executable, run, toolchain, monkeypatch):
 
 @pytest.mark.parametrize("last", ["d", "s/[^,]*/nan/g"], ids=["left out", "not a number"])
 def test_a_file_with_too_few_draws_is_refused(last, copy, toolchain, tmp_path, monkeypatch):
-    """A program that is killed while it writes leaves such a file and no message."""
+    """A killed program leaves the first and no message, newer CmdStans the other."""
     killed = tmp_path / "killed"
     killed.write_text(
         f'#!/bin/sh\n"{binary(copy, toolchain)}" "$@"\n'

@@ -154,7 +154,7 @@ class Starts:
         moved = sum(mode not in self.modes for mode in self.found)
         away = f"; {moved} without mass are left for the best" if moved else ""
         if self.one_mode:
-            bent = "" if self.keeps_metric or self.narrows else ", but do not find it normal there"
+            bent = "" if self.keeps_metric else ", but do not find it normal there"
             return f"the chains climbed to one mode in the subspace{away}{bent}; {then}"
         densities = ", ".join(f"{mode.log_density:.1f}" for mode in self.found)
         modes = f"the chains climbed to modes of log density {densities}{away}"

@@ -147,14 +147,12 @@ def prior_lines(item: PriorGroup) -> list[tuple[str, str]]:
     lines = _member_lines(item)
     for argument, name in zip(item.density.arguments, item.data_names, strict=True):
         bound = "<lower=0>" if argument in item.density.bounded else ""
-        if item.density.is_constant:
-            bound = item.kind.bounds
-        size = item.size if item.members is None else f"n_{item.stem}"
-        kind = f"vector{bound}[{size}]" if item.by_element(argument) else f"real{bound}"
         words = item.density.argument_text(argument)
         text = f"{item.density.name} prior on {item.parameter}: {words}"
         if item.density.is_constant:
-            text = f"fixed value of {item.parameter}"
+            bound, text = item.kind.bounds, f"fixed value of {item.parameter}"
+        size = item.size if item.members is None else f"n_{item.stem}"
+        kind = f"vector{bound}[{size}]" if item.by_element(argument) else f"real{bound}"
         lines.append((f"{kind} {name};", text))
     return lines
 

@@ -121,5 +121,5 @@ def _fitted(task: QuantitiesTask, folder: Path) -> Path:
 
 def _draw_lines(csv: bytes) -> int:
     """Count the lines of a Stan CSV that have a number, without its comments and its header."""
-    lines = (line for line in csv.splitlines() if line.strip() and not line.startswith(b"#"))
-    return sum(set(line.split(b",")) != {b"nan"} for line in lines) - 1
+    lines = (line for line in csv.splitlines() if line.strip(b"nan, \t"))
+    return sum(not line.startswith(b"#") for line in lines) - 1
