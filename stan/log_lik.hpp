@@ -148,12 +148,27 @@ inline void for_each_slice(int n, const Function& function) {
   tbb::this_task_arena::isolate([&] { tbb::parallel_for(0, n, function); });
 }
 
+// The inverse of the lower triangle of a matrix, some columns at a time: each is 0 above them.
+inline Eigen::MatrixXd inverse_of(const Eigen::MatrixXd& L) {
+  const int M = static_cast<int>(L.rows()), width = 24;
+  Eigen::MatrixXd inverse = Eigen::MatrixXd::Zero(M, M);
+  for (int j = 0; j < M; j += width) {
+    const int rest = M - j;
+    inverse.block(j, j, rest, std::min(width, rest))
+        = L.bottomRightCorner(rest, rest).triangularView<Eigen::Lower>().solve(
+            Eigen::MatrixXd::Identity(rest, std::min(width, rest)));
+  }
+  return inverse;
+}
+
 // Sums over the rows become the distribution of beta given y, N(S z, S M^(-1) S), for `linear`.
 struct GivenY {
   double mass, log_det, norm;  // of the weights; log det M, z' z
   Eigen::VectorXd z, leverage;  // diagonal of M^(-1)
 
-  GivenY(const std::vector<Slice>& slices, const Eigen::VectorXd& sd, Linear& linear) {
+  template <typename Gram>
+  GivenY(const std::vector<Slice>& slices, const Gram& of_XZ, const Eigen::VectorXd& sd,
+         Linear& linear) {
     using Matrix = Eigen::MatrixXd;
     const int M = linear.columns, size = (M + SIDE) / SIDE * SIDE;
     Matrix products = Matrix::Zero(size, size);  // in its upper part
@@ -162,19 +177,22 @@ struct GivenY {
       products += Eigen::Map<const Matrix>(slice.result.products.data(), size, size);
       mass += slice.result.mass;
     }
-    const Matrix gram = products.topLeftCorner(M, M).template selfadjointView<Eigen::Upper>();
+    Matrix gram = products.topLeftCorner(M, M).template selfadjointView<Eigen::Upper>();
+    gram.bottomRightCorner(of_XZ.rows(), of_XZ.cols()) = of_XZ;
     Matrix inner = linear.precision * (sd.asDiagonal() * gram * sd.asDiagonal());
     inner.diagonal().array() += 1;
     const Eigen::LLT<Matrix> factor(inner);
     if (factor.info() != Eigen::Success) throw std::domain_error("I + Z'Z has no Cholesky factor");
     const Eigen::VectorXd cross = products.col(M).head(M);
     z = factor.solve(linear.precision * (sd.asDiagonal() * cross));
-    const Matrix inverse = factor.solve(Matrix::Identity(M, M));
+    const Matrix root = inverse_of(factor.matrixLLT());
+    const int n = static_cast<int>(linear.inputs.size());
+    const Matrix inverse = root.leftCols(n).transpose() * root;  // its first rows
     log_det = 2 * factor.matrixLLT().diagonal().array().log().sum();
-    leverage = inverse.diagonal();
+    leverage = root.colwise().squaredNorm();
     norm = z.squaredNorm();
     for (int j = 0; j < M; ++j) linear.mean[j] = sd[j] * z[j];
-    for (std::size_t j = 0; j < linear.inputs.size(); ++j)
+    for (int j = 0; j < n; ++j)
       for (int i = 0; i < M; ++i) linear.covariance[j * M + i] = sd[j] * inverse(j, i) * sd[i];
   }
 };
@@ -189,37 +207,41 @@ inline Input input_at(const Networks& networks, int place) {
 
 // The log-likelihood of a normal response with what eta is linear in integrated out,
 //
-//   beta = (phi at `column`, theta) ~ normal(m, S),
+//   beta = (phi at `column`, coefficients of XZ) ~ normal(m, S),
 //   log p(y) = -1/2 (sum of weights * log(2 pi sigma^2) + log det M + e' e / sigma^2 + z' z),
 //   M = I + S A' A S / sigma^2,   z = M^(-1) S A' (y - eta) / sigma^2,   e = y - eta - A S z,
 //
-// with its gradient. eta is at the mean m, which phi and theta have there. `phi_sd` and `theta_sd`
-// are S, and have no elements where phi or theta is sampled; `phi_sd` may depend on parameters. The
-// slices' sums are added in their order, so that they do not depend on the number of threads.
+// with its gradient. eta is at the mean m, which phi and theta have there. `phi_sd` and `XZ_sd` are
+// S, and have no elements where nothing of the kind is integrated out; both may depend on
+// parameters. `gram` is XZ' XZ, with the rows' weights. The slices' sums are added in their order,
+// so that they do not depend on the number of threads.
 template <typename Return, typename Y, typename X, typename U, typename Widths,
           typename Activation, typename Times, typename Shift, typename Basis, typename PhiSd,
-          typename ThetaSd, typename Weights, typename Phi, typename Theta, typename Sigma,
-          typename Extra>
+          typename Columns, typename Gram, typename ColumnsSd, typename Weights, typename Phi,
+          typename Theta, typename Sigma, typename Extra>
 inline Return integral(const Y& y, const X& Xc, const U& H, const Widths& widths,
                        const Activation& activation, const Times& times, const Shift& p_bar,
                        const std::vector<int>& axes, const Basis& Pi, double eta_loc,
                        double eta_scale, const std::vector<int>& column, const PhiSd& phi_sd,
-                       const ThetaSd& theta_sd, const Weights& weights, const Phi& phi,
-                       const Theta& theta, const Sigma& sigma, const Extra& extra) {
+                       const Columns& XZ, const Gram& gram, const ColumnsSd& XZ_sd,
+                       const Weights& weights, const Phi& phi, const Theta& theta,
+                       const Sigma& sigma, const Extra& extra) {
   using stan::math::value_of;
   using Vector = Eigen::VectorXd;
   const auto& by_row = stan::math::to_ref(weights);
   const auto& further = stan::math::to_ref(extra);
   const auto& multipliers = stan::math::to_ref(times);
+  const auto& columns = stan::math::to_ref(XZ);
   const auto& scale = stan::math::to_ref(phi_sd);
+  const auto& other_scale = stan::math::to_ref(XZ_sd);
   const Vector theta_value = value_of(theta), extra_value = value_of(further);
   const Vector w = weights_at(value_of(phi), p_bar, axes, Pi), scale_value = value_of(scale);
   const double s = value_of(sigma);
   const int N = static_cast<int>(H.rows()), of_phi = static_cast<int>(column.size());
-  const int M = of_phi + static_cast<int>(theta_sd.size());
+  const int M = of_phi + static_cast<int>(other_scale.size());
   Vector sd(M);
   sd.head(of_phi) = eta_scale * scale_value;
-  sd.tail(M - of_phi) = value_of(theta_sd);
+  sd.tail(M - of_phi) = value_of(other_scale);
   Linear linear{{}, M, std::vector<double>(M), {}, 1 / (s * s)};
   linear.covariance.resize(padded(of_phi) * M);
   const Networks networks = networks_at(w, widths, activation);
@@ -242,9 +264,10 @@ inline Return integral(const Y& y, const X& Xc, const U& H, const Widths& widths
     rows.weights = by_row.size() ? by_row.data() : nullptr;
     rows.extra = extra_value.size() ? extra_value.data() + rows.start : nullptr;
     rows.times = multipliers.size() ? multipliers.data() : nullptr;
+    rows.XZ = columns.data();
     products_pass(slices[i], rows, networks, predictor, linear);
   });
-  const GivenY given(slices, sd, linear);
+  const GivenY given(slices, gram, sd, linear);
   for_each_slice(n, [&](int i) { integral_pass(slices[i]); });
 
   Vector d_w = Vector::Zero(w.size()), d_theta = Vector::Zero(theta_value.size());
@@ -259,11 +282,15 @@ inline Return integral(const Y& y, const X& Xc, const U& H, const Widths& widths
   }
   const Vector d_log_sd = (given.z.array().square() + given.leverage.array() - 1).matrix();
   const Vector d_scale = d_log_sd.head(of_phi).cwiseQuotient(scale_value);
-  Gradient gradient(phi.size() + theta.size() + 1 + scale.size() + further.size());
+  Vector d_other(M - of_phi);  // where a spectral density is too small for a number, it is 0
+  for (int j = 0; j < M - of_phi; ++j)
+    d_other[j] = sd[of_phi + j] > 0 ? d_log_sd[of_phi + j] / sd[of_phi + j] : 0;
+  Gradient gradient(phi.size() + theta.size() + 1 + M + further.size());
   gradient.add(phi, along_phi(d_w, static_cast<int>(phi.size()), axes, Pi).data());
   gradient.add(theta, d_theta.data());
   gradient.add(sigma, (squares - given.mass + M - given.leverage.sum()) / s);
   gradient.add(scale, d_scale.data());
+  gradient.add(other_scale, d_other.data());
   gradient.add(further, d_extra.data());
   const double value = -0.5 * (given.mass * std::log(2 * stan::math::pi() * s * s)
                                + given.log_det + squares + given.norm);
@@ -360,47 +387,51 @@ hidden_units(const T0& H, const T1& w, const std::vector<int>& widths, const int
 }
 
 template <typename T0, typename T1, typename T2, typename T5, typename T7, typename T11,
-          typename T12, typename T13, typename T14, typename T15, typename T16, typename T17>
+          typename T12, typename T13, typename T14, typename T15, typename T16, typename T17,
+          typename T18, typename T19>
 stan::promote_args_t<
     stan::value_type_t<T0>, stan::value_type_t<T1>, stan::value_type_t<T2>,
     stan::value_type_t<T5>, stan::value_type_t<T7>,
     stan::promote_args_t<stan::value_type_t<T11>, stan::value_type_t<T12>,
                          stan::value_type_t<T13>, stan::value_type_t<T14>,
                          stan::value_type_t<T15>,
-                         stan::promote_args_t<T16, stan::value_type_t<T17>>>>
+                         stan::promote_args_t<stan::value_type_t<T16>, stan::value_type_t<T17>,
+                                              T18, stan::value_type_t<T19>>>>
 gaussian_integral(const T0& y, const T1& Xc, const T2& H, const std::vector<int>& widths,
                   const int& activation, const T5& p_bar, const std::vector<int>& axes,
                   const T7& Pi, const double& eta_loc, const double& eta_scale,
-                  const std::vector<int>& column, const T11& phi_sd, const T12& theta_sd,
-                  const T13& weights, const T14& phi, const T15& theta, const T16& sigma,
-                  const T17& extra, std::ostream*) {
-  using Return = stan::return_type_t<T11, T14, T15, T16, T17>;
+                  const std::vector<int>& column, const T11& phi_sd, const T12& XZ,
+                  const T13& gram, const T14& sd, const T15& weights, const T16& phi,
+                  const T17& theta, const T18& sigma, const T19& extra, std::ostream*) {
+  using Return = stan::return_type_t<T11, T14, T16, T17, T18, T19>;
   return semistan::integral<Return>(y, Xc, H, widths, activation, semistan::NO_TIMES, p_bar, axes,
-                                    Pi, eta_loc, eta_scale, column, phi_sd, theta_sd, weights,
+                                    Pi, eta_loc, eta_scale, column, phi_sd, XZ, gram, sd, weights,
                                     phi, theta, sigma, extra);
 }
 
 // Several networks, each perhaps times a column.
 template <typename T0, typename T1, typename T2, typename T5, typename T6, typename T8,
           typename T12, typename T13, typename T14, typename T15, typename T16, typename T17,
-          typename T18>
+          typename T18, typename T19, typename T20>
 stan::promote_args_t<
     stan::value_type_t<T0>, stan::value_type_t<T1>, stan::value_type_t<T2>,
     stan::value_type_t<T5>, stan::value_type_t<T6>,
     stan::promote_args_t<stan::value_type_t<T8>, stan::value_type_t<T12>,
                          stan::value_type_t<T13>, stan::value_type_t<T14>,
                          stan::value_type_t<T15>,
-                         stan::promote_args_t<stan::value_type_t<T16>, T17,
-                                              stan::value_type_t<T18>>>>
+                         stan::promote_args_t<stan::value_type_t<T16>, stan::value_type_t<T17>,
+                                              stan::value_type_t<T18>, T19,
+                                              stan::value_type_t<T20>>>>
 gaussian_integral(const T0& y, const T1& Xc, const T2& H,
                   const std::vector<std::vector<int>>& widths, const std::vector<int>& activation,
                   const T5& times, const T6& p_bar, const std::vector<int>& axes, const T8& Pi,
                   const double& eta_loc, const double& eta_scale, const std::vector<int>& column,
-                  const T12& phi_sd, const T13& theta_sd, const T14& weights, const T15& phi,
-                  const T16& theta, const T17& sigma, const T18& extra, std::ostream*) {
-  using Return = stan::return_type_t<T12, T15, T16, T17, T18>;
+                  const T12& phi_sd, const T13& XZ, const T14& gram, const T15& sd,
+                  const T16& weights, const T17& phi, const T18& theta, const T19& sigma,
+                  const T20& extra, std::ostream*) {
+  using Return = stan::return_type_t<T12, T15, T17, T18, T19, T20>;
   return semistan::integral<Return>(y, Xc, H, widths, activation, times, p_bar, axes, Pi, eta_loc,
-                                    eta_scale, column, phi_sd, theta_sd, weights, phi, theta,
+                                    eta_scale, column, phi_sd, XZ, gram, sd, weights, phi, theta,
                                     sigma, extra);
 }
 

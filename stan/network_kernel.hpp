@@ -4,9 +4,10 @@
 //   eta = eta_loc + eta_scale * sum of times_i * f_i(H; w) + Xc * theta + extra,
 //   w = p_bar + Pi * phi
 //
-// Each row's log-likelihood may have a weight. Of a normal response, what eta is linear in, theta
-// and weights of the output layers, may be integrated out: a first pass sums the products of its
-// columns, and a second one goes back through the network with what their matrix says.
+// Each row's log-likelihood may have a weight. Of a normal response, what eta is linear in,
+// coefficients and weights of the output layers, may be integrated out: a first pass sums the
+// products of its columns, and a second one goes back through the network with what their matrix
+// says.
 //
 // Rows go through the network in blocks that stay in cache. Within a block the
 // values of one unit for consecutive rows are contiguous, so that every loop
@@ -62,6 +63,7 @@ struct Rows {
   const double* weights = nullptr;  // 1 each if there are none
   const double* extra = nullptr;    // of these rows only; 0 if there is none
   const double* times = nullptr;    // what multiplies each network: stride x networks
+  const double* XZ = nullptr;       // columns that are integrated out: stride x their number
   const double* adjoint = nullptr;  // derivative by f, of these rows only: rows x outputs
 };
 
@@ -82,7 +84,8 @@ struct Predictor {
 
 // The gradient is with respect to w, theta, sigma and extra. `products` are sums over the rows,
 // with their weights, of the products of each two columns of what is linear, with the residual y -
-// eta behind them, and `squares` those of the residual at its mean given y.
+// eta behind them, but for those of two columns of XZ, which are the same in each pass; `squares`
+// are those of the residual at its mean given y.
 struct Result {
   double log_lik, d_sigma;
   std::vector<double> d_w, d_theta, d_extra, output;
@@ -95,8 +98,8 @@ struct Input {
   int network, unit;
 };
 
-// What eta is linear in: weights of some inputs of the output layers, and then theta or not. For
-// the second pass: its mean given y, and the first rows of its covariance, padded, as if eta_scale
+// What eta is linear in: weights of some inputs of the output layers, and then those of XZ. For the
+// second pass: its mean given y, and the first rows of its covariance, padded, as if eta_scale
 // were 1.
 struct Linear {
   std::vector<Input> inputs;

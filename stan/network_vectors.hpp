@@ -457,7 +457,7 @@ SEMISTAN_INLINE void linear_columns(const Pass& pass, int first, int rows, int R
       for (int r = 0; r < R; r += LANES) at(column + r) *= load(times + r);
   }
   for (int p = 0; p < M - of_phi; ++p, column += stride) {
-    const double* from = pass.data.Xc + static_cast<std::size_t>(p) * pass.data.stride + offset;
+    const double* from = pass.data.XZ + static_cast<std::size_t>(p) * pass.data.stride + offset;
     std::copy(from, from + rows, column);
     std::fill(column + rows, column + R, 0.0);
   }
@@ -465,17 +465,20 @@ SEMISTAN_INLINE void linear_columns(const Pass& pass, int first, int rows, int R
     at(column + r) = load(pass.response + r) - load(pass.eta + r);
 }
 
-// products += sum over rows of weight * column[i] * column[j] for i <= j, in tiles of SIDE x SIDE.
+// products += sum over rows of weight * column[i] * column[j] for i <= j, in tiles of SIDE x SIDE,
+// of which those of XZ alone are left out.
 SEMISTAN_INLINE void add_products(const Pass& pass, int R, Result& result) {
   const int stride = pass.stride, all = pass.linear->columns + 1;
   const int size = (all + SIDE - 1) / SIDE * SIDE;
+  const int of_phi = static_cast<int>(pass.linear->inputs.size());
   for (int r = 0; r < R; r += LANES) result.mass += total(load(pass.weight + r));
   for (int j = 0; j < size; j += SIDE) {
     for (int t = 0; t < SIDE; ++t)
       for (int r = 0; r < R; r += LANES)
         at(pass.moved + t * stride + r)
             = load(pass.weight + r) * load(pass.columns + (j + t) * stride + r);
-    for (int i = 0; i <= j; i += SIDE) {
+    const bool has_residual = j + SIDE >= all;
+    for (int i = 0; i <= j && (i < of_phi || has_residual); i += SIDE) {
       Vec sums[SIDE * SIDE] = {};
       for (int r = 0; r < R; r += LANES) {
         Vec a[SIDE];

@@ -96,55 +96,90 @@ functions {
   //
   //   y ~ normal(known + A z, 1 / tau),   z ~ normal(0, 1),
   //
-  // which leaves y ~ N(known, diag(1 / tau^2) + A A'). `part` has `known` in
-  // its first column, and A behind it. With r = tau (y - known), Z = diag(tau)
-  // A, M = I + Z' Z, which is only as large as z, and b = Z' r, Woodbury's
-  // identity and the determinant lemma give the logarithm of its density,
+  // which leaves y ~ N(known, diag(1 / tau^2) + A A'). With r = tau (y - known), Z
+
+  // = diag(tau) A, M = I + Z' Z, which is only as large as z, and b = Z' r,
+  // Woodbury's identity and the determinant lemma give the logarithm of its
+  // density,
   //
   //   sum(log(tau / sqrt(2 pi))) - 1/2 (r' r + log det M - b' M^(-1) b),
   //
-  // and z given y ~ N(M^(-1) b, M^(-1)).
+  // and z given y ~ N(M^(-1) b, M^(-1)). `part` has `known` in its first column
+  // and behind it those columns of A that depend on what is sampled. The others
+  // are XZ diag(sd). `gram` is XZ' XZ with the rows' weights, which are tau^2
+  // divided by `precision`.
+
+  // M, and b behind it.
+  matrix integral_products(vector y, matrix part, data matrix XZ,
+                           data matrix gram, vector sd, vector tau,
+                           real precision) {
+    int n = cols(part) - 1;
+    int m = n + cols(XZ);
+    vector[rows(part)] r = tau .* (y - part[ : , 1]);
+    matrix[rows(part), n] Z;
+    matrix[m, m + 1] products;
+    if (n > 0) {
+      Z = diag_pre_multiply(tau, part[ : , 2 : n + 1]);
+      products[1 : n, 1 : n] = crossprod(Z);
+      products[1 : n, m + 1] = Z' * r;
+    }
+    if (m > n) {
+      products[n + 1 : m, n + 1 : m] = precision * quad_form_diag(gram, sd);
+      products[n + 1 : m, m + 1] = sd .* (XZ' * (tau .* r));
+    }
+    if (n > 0 && m > n) {
+      products[1 : n, n + 1 : m]
+        = diag_post_multiply(diag_pre_multiply(tau, Z)' * XZ, sd);
+      products[n + 1 : m, 1 : n] = products[1 : n, n + 1 : m]';
+    }
+    for (j in 1 : m) products[j, j] += 1;
+    return products;
+  }
 
   // The logarithm but for its first sum.
-  real log_integral(vector y, matrix part, vector tau) {
-    int m = cols(part) - 1;
-    vector[rows(part)] r = tau .* (y - part[ : , 1]);
-    matrix[rows(part), m] Z = diag_pre_multiply(tau, part[ : , 2 : m + 1]);
-    matrix[m, m] L = cholesky_decompose(add_diag(crossprod(Z), 1));
-    return (dot_self(mdivide_left_tri_low(L, Z' * r)) - dot_self(r)) / 2
+  real log_integral(vector y, matrix part, data matrix XZ, data matrix gram,
+                    vector sd, vector tau, real precision) {
+    int m = cols(part) - 1 + cols(XZ);
+    matrix[m, m + 1] products
+      = integral_products(y, part, XZ, gram, sd, tau, precision);
+    matrix[m, m] L = cholesky_decompose(products[ : , 1 : m]);
+    return (dot_self(mdivide_left_tri_low(L, products[ : , m + 1]))
+            - dot_self(tau .* (y - part[ : , 1]))) / 2
            - sum(log(diagonal(L)));
   }
 
   // A draw of z given y.
-  vector given_y_rng(vector y, matrix part, vector tau) {
-    int m = cols(part) - 1;
-    vector[rows(part)] r = tau .* (y - part[ : , 1]);
-    matrix[rows(part), m] Z = diag_pre_multiply(tau, part[ : , 2 : m + 1]);
-    matrix[m, m] L = cholesky_decompose(add_diag(crossprod(Z), 1));
-    vector[m] z = mdivide_left_tri_low(L, Z' * r)
+  vector given_y_rng(vector y, matrix part, data matrix XZ, data matrix gram,
+                     vector sd, vector tau, real precision) {
+    int m = cols(part) - 1 + cols(XZ);
+    matrix[m, m + 1] products
+      = integral_products(y, part, XZ, gram, sd, tau, precision);
+    matrix[m, m] L = cholesky_decompose(products[ : , 1 : m]);
+    vector[m] z = mdivide_left_tri_low(L, products[ : , m + 1])
                   + to_vector(normal_rng(rep_vector(0, m), 1));
     return mdivide_right_tri_low(z', L)';
   }
 
   // The linear predictor with what is integrated out at its prior mean, and
-  // behind it the columns that this multiplies, each in units of its prior sd.
+  // behind it the columns that coordinates of phi multiply, each in units of its
+
+  // prior sd.
   matrix linear_part(data matrix Xc, data matrix H, data array[] int widths,
                      data int activation, data vector p_bar, data real eta_loc,
                      data real eta_scale, data array[] int output,
-                     data array[] int column, data vector phi_sd,
-                     data vector theta_sd, vector phi, vector theta) {
+                     data array[] int column, data vector phi_sd, vector phi,
+                     vector theta) {
     vector[num_elements(p_bar)] w = p_bar + phi;
     matrix[rows(H), size(output)] D
       = output_inputs(H, w, widths, activation);
     matrix[rows(H), size(column)] of_phi
       = eta_scale * diag_post_multiply(D[ : , column], phi_sd);
-    matrix[rows(H), cols(Xc)] of_theta = diag_post_multiply(Xc, theta_sd);
-    vector[rows(H)] known  // linear predictor at their prior mean
+    vector[rows(H)] known
       = eta_loc
         + eta_scale
           * (D * w[output])
         + Xc * theta;
-    return append_col(known, append_col(of_phi, of_theta));
+    return append_col(known, of_phi);
   }
 }
 data {
@@ -203,6 +238,8 @@ transformed data {
   matrix[N, Q] H;  // input of the first Bayesian layer
   for (j in 1 : P) Xc[ : , j] = X[ : , j] - x_loc[j];
   for (j in 1 : Q) H[ : , j] = (U[ : , j] - u_loc[j]) / u_scale[j];
+  // Columns that what is integrated out multiplies
+  matrix[cols(Xc), cols(Xc)] gram = crossprod(Xc);
 }
 parameters {
   // those subspace coordinates that are sampled
@@ -215,11 +252,12 @@ model {
     phi_0[sampled] = phi_sampled;
     target += N * normal_lpdf(0 | 0, sigma)
       + log_integral(y,
-                   linear_part(Xc, H, widths, activation, p_bar, eta_loc,
-                               eta_scale, output, column,
-                               prior_phi_scale[linear], prior_b_scale, phi_0,
-                               prior_b_location),
-                   rep_vector(inv(sigma), N));
+                     linear_part(Xc, H, widths, activation, p_bar, eta_loc,
+                                 eta_scale, output, column,
+                                 prior_phi_scale[linear], phi_0,
+                                 prior_b_location),
+                     Xc, gram, prior_b_scale,
+                     rep_vector(inv(sigma), N), inv_square(sigma));
   }
   target += normal_lpdf(phi_sampled | prior_phi_location[sampled],
                         prior_phi_scale[sampled]);
@@ -232,22 +270,23 @@ generated quantities {
   vector[k] phi;  // subspace coordinates
   vector[P] theta;  // structured coefficients
   {
-    // What is integrated out, standardised, from its prior or given y
     vector[k] phi_0 = prior_phi_location;
     phi_0[sampled] = phi_sampled;
+    // What is integrated out, standardised, from its prior or given y
     vector[n_linear + P] z
       = to_vector(normal_rng(rep_vector(0, n_linear + P), 1));
     if (!prior_only) {
       z = given_y_rng(y,
                       linear_part(Xc, H, widths, activation, p_bar, eta_loc,
                                   eta_scale, output, column,
-                                  prior_phi_scale[linear], prior_b_scale, phi_0,
+                                  prior_phi_scale[linear], phi_0,
                                   prior_b_location),
-                      rep_vector(inv(sigma), N));
+                      Xc, gram, prior_b_scale,
+                      rep_vector(inv(sigma), N), inv_square(sigma));
     }
     phi = phi_0;
-    phi[linear] += prior_phi_scale[linear] .* z[1 : n_linear];
-    theta = prior_b_location + prior_b_scale .* z[n_linear + 1 : n_linear + P];
+    phi[linear] += prior_phi_scale[linear] .* segment(z, 1, n_linear);
+    theta = prior_b_location + prior_b_scale .* segment(z, 1 + n_linear, P);
   }
   real lprior = 0;  // log prior density
   lprior += normal_lpdf(phi | prior_phi_location, prior_phi_scale);

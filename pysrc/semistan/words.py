@@ -1,6 +1,14 @@
-"""Numbers with the nouns that they count."""
+"""Numbers with the nouns that they count, and lists of words."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def listed(parts: Iterable[str]) -> str:
+    """Return ``a``, ``a and b``, ``a, b and c``."""
+    *first, last = parts
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def plural(noun: str, number: int) -> str:

@@ -26,6 +26,19 @@ CASES = {
     },
     "scales of weights": {**ALL, "priors": {"phi": None, "sd_w": "student_t(4, 0, 1)"}},
     "constant layer": {**ALL, "frozen": 1, "hidden": (4, 3)},
+    "smooths": {"formula": "y ~ x1 + s(v, k=5) + s(z, by=g, k=4) + t2(u1, u2, k=3) + nn(u1)"},
+    "processes": {
+        **ALL,
+        "formula": "y | weights(w) ~ gp(v, k=6) + gp(z, by=g, k=4) + nn(u1)",
+    },
+    "groups": {
+        "formula": "y ~ x1 + (1 | g) + (1 + x1 || h) + (0 + x2 | mm(g, h)) + (1 + x2 | g:h) "
+        "+ nn(u1)",
+    },
+    "groups that are related": {
+        "formula": "y ~ x1 + (1 | gr(h, by=t)) + (1 | gr(g, cov='A.csv')) + nn(u1)",
+        "priors": {"b": "student_t(3, 0, 2)"},
+    },
 }
 
 

@@ -7,6 +7,11 @@
 //   eta = eta_loc + eta_scale f(u1, u2, u3; w) + (x - x_loc)' theta + (1 | g)
 //   x = (x1)
 //   w = p_bar + Pi phi
+//   Integrated out, and drawn given y in the generated quantities, is beta:
+//   y ~ normal(known + A beta, sigma), beta ~ normal(m, S), so that what is
+//     sampled has
+//   y ~ multi_normal(known + A m, sigma^2 I + A S^2 A')
+//   beta = theta and the standardised coefficients of (1 | g)
 //   Completed, in the generated quantities, by the weights outside the
 //     subspace, which have their normal approximation at a mode inside it, to
 //     first order:
@@ -82,29 +87,100 @@ functions {
                   w[used + 1 : num_elements(w)], widths[last - 1], 1)[ : , 1];
   }
 
-  // Units of standardised coefficients z, r = sd * z, that the sampler moves.
-  // It is at ease with z where the rows say little of r (non-centred), and with
-  // r itself where they say much (centred); this is between them, by the rows'
-  // information on each coefficient. The posterior is the same.
-  matrix partly_centred_rows(matrix sd, matrix information) {
-    return inv_sqrt(1 + square(sd) .* information);
+  // What the effects of levels multiply in each row, in the order of to_vector of
+
+  // effects (levels, columns): the row's Z at the place of its level, and zeros
+  // at those of the others.
+  matrix columns_by_level(data matrix Z, data array[] int level, int n_levels) {
+    matrix[rows(Z), n_levels * cols(Z)] found
+      = rep_matrix(0, rows(Z), n_levels * cols(Z));
+    for (n in 1 : rows(Z)) {
+      for (j in 1 : cols(Z)) {
+        found[n, (j - 1) * n_levels + level[n]] = Z[n, j];
+      }
+    }
+    return found;
   }
 
-  // Log-likelihood of rows start to end, the slice that one thread computes.
-  real partial_log_lik(array[] int slice, int start, int end, data vector y,
-                       data matrix Xc, data matrix H, data array[] int widths,
-                       data int activation, data vector p_bar, data matrix Pi,
-                       data real eta_loc, data real eta_scale,
-                       data array[] int J_1, vector phi, vector theta,
-                       real sigma, matrix r_1) {
-    vector[end - start + 1] f
-      = network(H[start : end], p_bar + Pi * phi, widths, activation);
-    vector[end - start + 1] alpha  // without x' theta
-      = eta_loc + eta_scale * f
-        + r_1[J_1[start : end], 1];
-    return normal_id_glm_lpdf(
-      y[start : end] | Xc[start : end], alpha,
-      theta, sigma);
+  // What the linear predictor is linear in, integrated out of
+  //
+  //   y ~ normal(known + A z, 1 / tau),   z ~ normal(0, 1),
+  //
+  // which leaves y ~ N(known, diag(1 / tau^2) + A A'). With r = tau (y - known), Z
+
+  // = diag(tau) A, M = I + Z' Z, which is only as large as z, and b = Z' r,
+  // Woodbury's identity and the determinant lemma give the logarithm of its
+  // density,
+  //
+  //   sum(log(tau / sqrt(2 pi))) - 1/2 (r' r + log det M - b' M^(-1) b),
+  //
+  // and z given y ~ N(M^(-1) b, M^(-1)). `part` has `known` in its first column
+  // and behind it those columns of A that depend on what is sampled. The others
+  // are XZ diag(sd). `gram` is XZ' XZ with the rows' weights, which are tau^2
+  // divided by `precision`.
+
+  // M, and b behind it.
+  matrix integral_products(vector y, matrix part, data matrix XZ,
+                           data matrix gram, vector sd, vector tau,
+                           real precision) {
+    int n = cols(part) - 1;
+    int m = n + cols(XZ);
+    vector[rows(part)] r = tau .* (y - part[ : , 1]);
+    matrix[rows(part), n] Z;
+    matrix[m, m + 1] products;
+    if (n > 0) {
+      Z = diag_pre_multiply(tau, part[ : , 2 : n + 1]);
+      products[1 : n, 1 : n] = crossprod(Z);
+      products[1 : n, m + 1] = Z' * r;
+    }
+    if (m > n) {
+      products[n + 1 : m, n + 1 : m] = precision * quad_form_diag(gram, sd);
+      products[n + 1 : m, m + 1] = sd .* (XZ' * (tau .* r));
+    }
+    if (n > 0 && m > n) {
+      products[1 : n, n + 1 : m]
+        = diag_post_multiply(diag_pre_multiply(tau, Z)' * XZ, sd);
+      products[n + 1 : m, 1 : n] = products[1 : n, n + 1 : m]';
+    }
+    for (j in 1 : m) products[j, j] += 1;
+    return products;
+  }
+
+  // The logarithm but for its first sum.
+  real log_integral(vector y, matrix part, data matrix XZ, data matrix gram,
+                    vector sd, vector tau, real precision) {
+    int m = cols(part) - 1 + cols(XZ);
+    matrix[m, m + 1] products
+      = integral_products(y, part, XZ, gram, sd, tau, precision);
+    matrix[m, m] L = cholesky_decompose(products[ : , 1 : m]);
+    return (dot_self(mdivide_left_tri_low(L, products[ : , m + 1]))
+            - dot_self(tau .* (y - part[ : , 1]))) / 2
+           - sum(log(diagonal(L)));
+  }
+
+  // A draw of z given y.
+  vector given_y_rng(vector y, matrix part, data matrix XZ, data matrix gram,
+                     vector sd, vector tau, real precision) {
+    int m = cols(part) - 1 + cols(XZ);
+    matrix[m, m + 1] products
+      = integral_products(y, part, XZ, gram, sd, tau, precision);
+    matrix[m, m] L = cholesky_decompose(products[ : , 1 : m]);
+    vector[m] z = mdivide_left_tri_low(L, products[ : , m + 1])
+                  + to_vector(normal_rng(rep_vector(0, m), 1));
+    return mdivide_right_tri_low(z', L)';
+  }
+
+  // The linear predictor with what is integrated out at its prior mean.
+  matrix linear_part(data matrix Xc, data matrix H, data array[] int widths,
+                     data int activation, data vector p_bar, data matrix Pi,
+                     data real eta_loc, data real eta_scale, vector phi,
+                     vector theta) {
+    return to_matrix(
+      eta_loc
+        + eta_scale
+          * network(H, p_bar + Pi * phi, widths, activation)
+        + Xc * theta
+    );
   }
 }
 data {
@@ -141,7 +217,6 @@ data {
   // Other terms and predictors
   int<lower=1> N_1;  // levels of g
   array[N] int<lower=1, upper=N_1> J_1;  // level of each row
-  matrix<lower=0>[N_1, 1] I_1;  // information of the rows on r_1
 
   // Completion: a step, and the change with each element of psi
   int<lower=1> n_psi;  // directions outside the subspace
@@ -165,25 +240,66 @@ data {
 
   // How to sample
   int<lower=0, upper=1> prior_only;  // leave the likelihood out?
-  int<lower=1> grainsize;  // rows per slice of reduce_sum
 }
 transformed data {
-  array[N] int slice = linspaced_int_array(N, 1, N);  // rows to be split
   matrix[N, P] Xc;  // structured design, centred
   matrix[N, Q] H;  // input of the first Bayesian layer
   for (j in 1 : P) Xc[ : , j] = X[ : , j] - x_loc[j];
   for (j in 1 : Q) H[ : , j] = (U[ : , j] - u_loc[j]) / u_scale[j];
+  // Columns that what is integrated out multiplies
+  matrix[N, P + N_1] XZ  // of theta, and of terms
+    = append_col(Xc, columns_by_level(rep_matrix(1, N, 1), J_1, N_1));
+  matrix[cols(XZ), cols(XZ)] gram = crossprod(XZ);
 }
 parameters {
   vector<multiplier=phi_scale>[k] phi;  // subspace coordinates
-  vector<multiplier=theta_scale>[P] theta;  // structured coefficients
   real<lower=0> sigma;  // residual standard deviation
   real<lower=0> sd_g__Intercept;  // standard deviation of Intercept by g
-  // effects of g, standardised
-  matrix<multiplier=partly_centred_rows(rep_matrix(sd_g__Intercept, N_1, 1),
-    I_1)>[N_1, 1] z_1;
 }
-transformed parameters {
+model {
+  if (!prior_only) {
+    vector[P + N_1] sd_XZ  // prior sd of what they multiply
+      = append_row(prior_b_scale,
+        to_vector(rep_matrix(sd_g__Intercept, N_1, 1)));
+    target += N * normal_lpdf(0 | 0, sigma)
+      + log_integral(y,
+                     linear_part(Xc, H, widths, activation, p_bar, Pi, eta_loc,
+                                 eta_scale, phi, prior_b_location),
+                     XZ, gram, sd_XZ,
+                     rep_vector(inv(sigma), N), inv_square(sigma));
+  }
+  target += normal_lpdf(phi | prior_phi_location, prior_phi_scale);
+  target += student_t_lpdf(sigma | prior_sigma_df, prior_sigma_location,
+                           prior_sigma_scale)
+    - student_t_lccdf(0 | prior_sigma_df, prior_sigma_location,
+                      prior_sigma_scale);
+  target += student_t_lpdf(sd_g__Intercept | prior_sd_g__Intercept_df,
+                           prior_sd_g__Intercept_location,
+                           prior_sd_g__Intercept_scale)
+    - student_t_lccdf(0 | prior_sd_g__Intercept_df,
+                      prior_sd_g__Intercept_location,
+                      prior_sd_g__Intercept_scale);
+}
+generated quantities {
+  vector[P] theta;  // structured coefficients
+  matrix[N_1, 1] z_1;  // effects of g, standardised
+  {
+    vector[P + N_1] sd_XZ  // prior sd of what they multiply
+      = append_row(prior_b_scale,
+        to_vector(rep_matrix(sd_g__Intercept, N_1, 1)));
+    // What is integrated out, standardised, from its prior or given y
+    vector[P + N_1] z
+      = to_vector(normal_rng(rep_vector(0, P + N_1), 1));
+    if (!prior_only) {
+      z = given_y_rng(y,
+                      linear_part(Xc, H, widths, activation, p_bar, Pi, eta_loc,
+                                  eta_scale, phi, prior_b_location),
+                      XZ, gram, sd_XZ,
+                      rep_vector(inv(sigma), N), inv_square(sigma));
+    }
+    theta = prior_b_location + prior_b_scale .* segment(z, 1, P);
+    z_1 = to_matrix(segment(z, 1 + P, N_1), N_1, 1);
+  }
   matrix[N_1, 1] r_1  // effects of the levels of g
     = sd_g__Intercept * z_1;
   real lprior = 0;  // log prior density
@@ -200,16 +316,6 @@ transformed parameters {
                       prior_sd_g__Intercept_location,
                       prior_sd_g__Intercept_scale);
   lprior += std_normal_lpdf(to_vector(z_1));
-}
-model {
-  if (!prior_only) {
-    target += reduce_sum(partial_log_lik, slice, grainsize, y, Xc, H, widths,
-                         activation, p_bar, Pi, eta_loc, eta_scale, J_1, phi,
-                         theta, sigma, r_1);
-  }
-  target += lprior;
-}
-generated quantities {
   vector[n_psi] psi  // outside the subspace, standard normal
     = to_vector(normal_rng(rep_vector(0, n_psi), 1));
   vector[P] theta_completed

@@ -11,8 +11,8 @@
 //   y ~ normal(known + A beta, sigma), beta ~ normal(m, S), so that what is
 //     sampled has
 //   y ~ multi_normal(known + A m, sigma^2 I + A S^2 A')
-//   beta = theta and those coordinates of phi that move single weights of
-//     output layers
+//   beta = theta, the standardised coefficients of (1 | g) and those
+//     coordinates of phi that move single weights of output layers
 // Priors as used, in the units of the data:
 //   phi ~ normal(0, 5)
 //   b_x1 ~ normal(0, 36.9692)
@@ -82,14 +82,6 @@ functions {
                   w[used + 1 : num_elements(w)], widths[last - 1], 1)[ : , 1];
   }
 
-  // Units of standardised coefficients z, r = sd * z, that the sampler moves.
-  // It is at ease with z where the rows say little of r (non-centred), and with
-  // r itself where they say much (centred); this is between them, by the rows'
-  // information on each coefficient. The posterior is the same.
-  matrix partly_centred_rows(matrix sd, matrix information) {
-    return inv_sqrt(1 + square(sd) .* information);
-  }
-
   // Inputs of the output layer, one row for each row of H, and 1 for its bias.
   matrix output_inputs(matrix H, vector w, array[] int widths, int activation) {
     int last = size(widths);
@@ -97,61 +89,109 @@ functions {
                       rep_vector(1, rows(H)));
   }
 
+  // What the effects of levels multiply in each row, in the order of to_vector of
+
+  // effects (levels, columns): the row's Z at the place of its level, and zeros
+  // at those of the others.
+  matrix columns_by_level(data matrix Z, data array[] int level, int n_levels) {
+    matrix[rows(Z), n_levels * cols(Z)] found
+      = rep_matrix(0, rows(Z), n_levels * cols(Z));
+    for (n in 1 : rows(Z)) {
+      for (j in 1 : cols(Z)) {
+        found[n, (j - 1) * n_levels + level[n]] = Z[n, j];
+      }
+    }
+    return found;
+  }
+
   // What the linear predictor is linear in, integrated out of
   //
   //   y ~ normal(known + A z, 1 / tau),   z ~ normal(0, 1),
   //
-  // which leaves y ~ N(known, diag(1 / tau^2) + A A'). `part` has `known` in
-  // its first column, and A behind it. With r = tau (y - known), Z = diag(tau)
-  // A, M = I + Z' Z, which is only as large as z, and b = Z' r, Woodbury's
-  // identity and the determinant lemma give the logarithm of its density,
+  // which leaves y ~ N(known, diag(1 / tau^2) + A A'). With r = tau (y - known), Z
+
+  // = diag(tau) A, M = I + Z' Z, which is only as large as z, and b = Z' r,
+  // Woodbury's identity and the determinant lemma give the logarithm of its
+  // density,
   //
   //   sum(log(tau / sqrt(2 pi))) - 1/2 (r' r + log det M - b' M^(-1) b),
   //
-  // and z given y ~ N(M^(-1) b, M^(-1)).
+  // and z given y ~ N(M^(-1) b, M^(-1)). `part` has `known` in its first column
+  // and behind it those columns of A that depend on what is sampled. The others
+  // are XZ diag(sd). `gram` is XZ' XZ with the rows' weights, which are tau^2
+  // divided by `precision`.
+
+  // M, and b behind it.
+  matrix integral_products(vector y, matrix part, data matrix XZ,
+                           data matrix gram, vector sd, vector tau,
+                           real precision) {
+    int n = cols(part) - 1;
+    int m = n + cols(XZ);
+    vector[rows(part)] r = tau .* (y - part[ : , 1]);
+    matrix[rows(part), n] Z;
+    matrix[m, m + 1] products;
+    if (n > 0) {
+      Z = diag_pre_multiply(tau, part[ : , 2 : n + 1]);
+      products[1 : n, 1 : n] = crossprod(Z);
+      products[1 : n, m + 1] = Z' * r;
+    }
+    if (m > n) {
+      products[n + 1 : m, n + 1 : m] = precision * quad_form_diag(gram, sd);
+      products[n + 1 : m, m + 1] = sd .* (XZ' * (tau .* r));
+    }
+    if (n > 0 && m > n) {
+      products[1 : n, n + 1 : m]
+        = diag_post_multiply(diag_pre_multiply(tau, Z)' * XZ, sd);
+      products[n + 1 : m, 1 : n] = products[1 : n, n + 1 : m]';
+    }
+    for (j in 1 : m) products[j, j] += 1;
+    return products;
+  }
 
   // The logarithm but for its first sum.
-  real log_integral(vector y, matrix part, vector tau) {
-    int m = cols(part) - 1;
-    vector[rows(part)] r = tau .* (y - part[ : , 1]);
-    matrix[rows(part), m] Z = diag_pre_multiply(tau, part[ : , 2 : m + 1]);
-    matrix[m, m] L = cholesky_decompose(add_diag(crossprod(Z), 1));
-    return (dot_self(mdivide_left_tri_low(L, Z' * r)) - dot_self(r)) / 2
+  real log_integral(vector y, matrix part, data matrix XZ, data matrix gram,
+                    vector sd, vector tau, real precision) {
+    int m = cols(part) - 1 + cols(XZ);
+    matrix[m, m + 1] products
+      = integral_products(y, part, XZ, gram, sd, tau, precision);
+    matrix[m, m] L = cholesky_decompose(products[ : , 1 : m]);
+    return (dot_self(mdivide_left_tri_low(L, products[ : , m + 1]))
+            - dot_self(tau .* (y - part[ : , 1]))) / 2
            - sum(log(diagonal(L)));
   }
 
   // A draw of z given y.
-  vector given_y_rng(vector y, matrix part, vector tau) {
-    int m = cols(part) - 1;
-    vector[rows(part)] r = tau .* (y - part[ : , 1]);
-    matrix[rows(part), m] Z = diag_pre_multiply(tau, part[ : , 2 : m + 1]);
-    matrix[m, m] L = cholesky_decompose(add_diag(crossprod(Z), 1));
-    vector[m] z = mdivide_left_tri_low(L, Z' * r)
+  vector given_y_rng(vector y, matrix part, data matrix XZ, data matrix gram,
+                     vector sd, vector tau, real precision) {
+    int m = cols(part) - 1 + cols(XZ);
+    matrix[m, m + 1] products
+      = integral_products(y, part, XZ, gram, sd, tau, precision);
+    matrix[m, m] L = cholesky_decompose(products[ : , 1 : m]);
+    vector[m] z = mdivide_left_tri_low(L, products[ : , m + 1])
                   + to_vector(normal_rng(rep_vector(0, m), 1));
     return mdivide_right_tri_low(z', L)';
   }
 
   // The linear predictor with what is integrated out at its prior mean, and
-  // behind it the columns that this multiplies, each in units of its prior sd.
+  // behind it the columns that coordinates of phi multiply, each in units of its
+
+  // prior sd.
   matrix linear_part(data matrix Xc, data matrix H, data array[] int widths,
                      data int activation, data vector p_bar, data real eta_loc,
-                     data real eta_scale, data array[] int J_1,
-                     data array[] int output, data array[] int column,
-                     data vector phi_sd, data vector theta_sd, vector phi,
-                     vector theta, matrix r_1) {
+                     data real eta_scale, data array[] int output,
+                     data array[] int column, data vector phi_sd, vector phi,
+                     vector theta) {
     vector[num_elements(p_bar)] w = p_bar + phi;
     matrix[rows(H), size(output)] D
       = output_inputs(H, w, widths, activation);
     matrix[rows(H), size(column)] of_phi
       = eta_scale * diag_post_multiply(D[ : , column], phi_sd);
-    matrix[rows(H), cols(Xc)] of_theta = diag_post_multiply(Xc, theta_sd);
-    vector[rows(H)] known  // linear predictor at their prior mean
+    vector[rows(H)] known
       = eta_loc
         + eta_scale
           * (D * w[output])
-        + Xc * theta
-        + r_1[J_1, 1];
-    return append_col(known, append_col(of_phi, of_theta));
+        + Xc * theta;
+    return append_col(known, of_phi);
   }
 }
 data {
@@ -190,7 +230,6 @@ data {
   // Other terms and predictors
   int<lower=1> N_1;  // levels of g
   array[N] int<lower=1, upper=N_1> J_1;  // level of each row
-  matrix<lower=0>[N_1, 1] I_1;  // information of the rows on r_1
 
   // Integrated out
   int<lower=0, upper=k> n_linear;  // coordinates of phi that are integrated out
@@ -224,31 +263,33 @@ transformed data {
   matrix[N, Q] H;  // input of the first Bayesian layer
   for (j in 1 : P) Xc[ : , j] = X[ : , j] - x_loc[j];
   for (j in 1 : Q) H[ : , j] = (U[ : , j] - u_loc[j]) / u_scale[j];
+  // Columns that what is integrated out multiplies
+  matrix[N, P + N_1] XZ  // of theta, and of terms
+    = append_col(Xc, columns_by_level(rep_matrix(1, N, 1), J_1, N_1));
+  matrix[cols(XZ), cols(XZ)] gram = crossprod(diag_pre_multiply(sqrt(weights),
+    XZ));
 }
 parameters {
   // those subspace coordinates that are sampled
   vector<multiplier=phi_scale[sampled]>[k - n_linear] phi_sampled;
   real<lower=0> sigma;  // residual standard deviation
   real<lower=0> sd_g__Intercept;  // standard deviation of Intercept by g
-  // effects of g, standardised
-  matrix<multiplier=partly_centred_rows(rep_matrix(sd_g__Intercept, N_1, 1),
-    I_1)>[N_1, 1] z_1;
-}
-transformed parameters {
-  matrix[N_1, 1] r_1  // effects of the levels of g
-    = sd_g__Intercept * z_1;
 }
 model {
   if (!prior_only) {
     vector[k] phi_0 = prior_phi_location;
     phi_0[sampled] = phi_sampled;
+    vector[P + N_1] sd_XZ  // prior sd of what they multiply
+      = append_row(prior_b_scale,
+        to_vector(rep_matrix(sd_g__Intercept, N_1, 1)));
     target += sum(weights) * normal_lpdf(0 | 0, sigma)
       + log_integral(y,
-                   linear_part(Xc, H, widths, activation, p_bar, eta_loc,
-                               eta_scale, J_1, output, column,
-                               prior_phi_scale[linear], prior_b_scale, phi_0,
-                               prior_b_location, r_1),
-                   sqrt(weights) / sigma);
+                     linear_part(Xc, H, widths, activation, p_bar, eta_loc,
+                                 eta_scale, output, column,
+                                 prior_phi_scale[linear], phi_0,
+                                 prior_b_location),
+                     XZ, gram, sd_XZ,
+                     sqrt(weights) / sigma, inv_square(sigma));
   }
   target += normal_lpdf(phi_sampled | prior_phi_location[sampled],
                         prior_phi_scale[sampled]);
@@ -262,29 +303,36 @@ model {
     - student_t_lccdf(0 | prior_sd_g__Intercept_df,
                       prior_sd_g__Intercept_location,
                       prior_sd_g__Intercept_scale);
-  target += std_normal_lpdf(to_vector(z_1));
 }
 generated quantities {
   vector[k] phi;  // subspace coordinates
   vector[P] theta;  // structured coefficients
+  matrix[N_1, 1] z_1;  // effects of g, standardised
   {
-    // What is integrated out, standardised, from its prior or given y
     vector[k] phi_0 = prior_phi_location;
     phi_0[sampled] = phi_sampled;
-    vector[n_linear + P] z
-      = to_vector(normal_rng(rep_vector(0, n_linear + P), 1));
+    vector[P + N_1] sd_XZ  // prior sd of what they multiply
+      = append_row(prior_b_scale,
+        to_vector(rep_matrix(sd_g__Intercept, N_1, 1)));
+    // What is integrated out, standardised, from its prior or given y
+    vector[n_linear + P + N_1] z
+      = to_vector(normal_rng(rep_vector(0, n_linear + P + N_1), 1));
     if (!prior_only) {
       z = given_y_rng(y,
                       linear_part(Xc, H, widths, activation, p_bar, eta_loc,
-                                  eta_scale, J_1, output, column,
-                                  prior_phi_scale[linear], prior_b_scale, phi_0,
-                                  prior_b_location, r_1),
-                      sqrt(weights) / sigma);
+                                  eta_scale, output, column,
+                                  prior_phi_scale[linear], phi_0,
+                                  prior_b_location),
+                      XZ, gram, sd_XZ,
+                      sqrt(weights) / sigma, inv_square(sigma));
     }
     phi = phi_0;
-    phi[linear] += prior_phi_scale[linear] .* z[1 : n_linear];
-    theta = prior_b_location + prior_b_scale .* z[n_linear + 1 : n_linear + P];
+    phi[linear] += prior_phi_scale[linear] .* segment(z, 1, n_linear);
+    theta = prior_b_location + prior_b_scale .* segment(z, 1 + n_linear, P);
+    z_1 = to_matrix(segment(z, 1 + n_linear + P, N_1), N_1, 1);
   }
+  matrix[N_1, 1] r_1  // effects of the levels of g
+    = sd_g__Intercept * z_1;
   real lprior = 0;  // log prior density
   lprior += normal_lpdf(phi | prior_phi_location, prior_phi_scale);
   lprior += normal_lpdf(theta | prior_b_location, prior_b_scale);

@@ -108,7 +108,7 @@ PROGRAMS = (
     _program("every term", "binomial", "kernel", "linear offset smooth group",
              formula=f"y | trials(tries) + weights(w) ~ {TERMS}", **BOTH),
     _program("every term, kernel", "gaussian", "kernel", "linear offset smooth group",
-             formula=f"y | weights(w) ~ {TERMS}", kernel="cpp"),
+             formula=f"y | weights(w) ~ {TERMS}", kernel="cpp", sample={"integrate": "none"}),
     _program("every term, tempered", "negbinomial", "dispersed",
              "linear offset smooth group networks predictor", temper="likelihood",
              formula=f"y ~ {TERMS} + nn(v), shape ~ x2 + nn(u3)", **tempered()),
@@ -168,6 +168,18 @@ PROGRAMS = (
     _program("output layer alone", "gaussian", "kernel", "", formula="y ~ nn(u1, u2)", **ALL),
     _program("output bias, theta sampled", "gaussian", "kernel", **BOTH,
              priors={"b": "student_t(3, 1, 2)"}, formula=f"y | weights(w) ~ x1 + {NETWORK}"),
+    _program("terms integrated out", "gaussian", "kernel",
+             "linear offset smooth group networks",
+             formula="y | weights(w) ~ x1 + offset(z) + s(v, by=g, k=4) + gp(u3, k=5) "
+                     "+ gp(z, by=g, k=3) + t2(x1, v, k=3) + (1 + x2 || g) + (0 + x1 | mm(g, h)) "
+                     "+ (1 | gr(h, by=t)) + nn(u1) + nn(u2, u3)"),
+    _program("terms and output layer integrated out, kernel, many rows", "gaussian", "kernel",
+             "linear smooth group", kernel="cpp", n=5000, **ALL,
+             formula=f"y | weights(w) ~ x1 + s(v, k=5) + gp(u3, k=6) + (1 | gr(g, cov='A.csv')) "
+                     f"+ (1 + x1 | t) + {NETWORK}"),
+    _program("terms integrated out, theta sampled, kernel", "gaussian", "kernel",
+             "linear smooth group", kernel="cpp", priors={"b": "student_t(3, 1, 2)"},
+             formula=f"y ~ x1 + s(z, k=4) + (1 | g) + (1 + x1 | h) + {NETWORK}"),
     # theta in the subspace
     _program("naive", "poisson", "kernel", feature="naive", **NAIVE),
     _program("naive, kernel", "gaussian", "kernel", kernel="cpp", feature="naive", **NAIVE),

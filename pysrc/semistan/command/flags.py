@@ -258,8 +258,8 @@ SAMPLE_FLAGS = (
     Flag("adapt_delta", ("sample.adapt_delta",), str,
          "Target acceptance rate; auto: 0.95; 0.98 in the span of a curve, 0.9 if the posterior is "
          "nearly normal there, or where the output "
-         "layer is integrated out of more than 75 dimensions and no standard deviations or scales "
-         "are sampled. With auto, chains whose transitions diverge are drawn once more, with half "
+         "layer is integrated out of more than 75 dimensions and no other term or scale stays "
+         "sampled. With auto, chains whose transitions diverge are drawn once more, with half "
          "the distance to 1, where the budget allows it.",
          SAMPLING, _real_or_auto),
     Flag("max_treedepth", ("sample.max_treedepth",), str,
@@ -277,8 +277,8 @@ SAMPLE_FLAGS = (
     Flag("kernel", ("sample.kernel",), str, "auto, cpp (C++, the fast one) or stan (pure Stan).",
          SAMPLING),
     Flag("integrate", ("sample.integrate",), str,
-         "auto (integrate out what a gaussian predictor is linear in, where output weights move by "
-         "themselves, and draw it exactly) or none.",
+         "auto (integrate out what a gaussian predictor is linear in, output weights that move by "
+         "themselves and coefficients of other terms, and draw it exactly) or none.",
          SAMPLING),
 )  # fmt: skip
 WHERE_FLAGS = (

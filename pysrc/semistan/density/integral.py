@@ -11,7 +11,8 @@ b = Z' r, Woodbury's identity and the determinant lemma give
     (beta - m) / S given y ~ N(M^(-1) b, M^(-1)).
 
 eta is affine in beta whatever the network and the terms are, so that differences of eta, one for
-each coordinate, are the columns of A S.
+each coordinate, are columns of A S: those of phi need the network, those of theta and of the terms
+do not.
 """
 
 from __future__ import annotations
@@ -22,13 +23,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semistan.density.target import Target, log_prior
+from semistan.density.target import Target, Values, log_prior
 from semistan.lazy import torch
 from semistan.model.arrays import Array
+from semistan.model.layout import in_file_order
 from semistan.model.names import MU
+from semistan.model.parameter import Parameter
 from semistan.model.priors.distributions import log_mass_inside
 from semistan.model.priors.groups import PHI
 from semistan.model.priors.weight_scales import SD_W
+from semistan.model.terms.term import Integrable, TensorBlock
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -73,8 +77,13 @@ class Linear:
 
 def prior_moments(target: Target, x: Tensor) -> tuple[Tensor, Tensor]:
     """Return the prior means and standard deviations (m,) of beta at sampled coordinates (n_s,)."""
-    layout = target.layout
+    layout, sampled = target.layout, _sampled(target, x)
     mean, sd = x.new_full((layout.size,), torch.nan), x.new_full((layout.size,), torch.nan)
+    for parameter in _of_terms(target):
+        at = torch.arange(layout.size)[layout.slices[parameter.name]]
+        unit = torch.as_tensor(parameter.unit_at(sampled), dtype=x.dtype)
+        mean = mean.index_fill(0, at, 0.0)
+        sd = sd.index_copy(0, at, in_file_order((1 / unit).expand(parameter.shape)))
     for prior in target.priors:
         if prior.parameter not in (PHI, target.bundle.design.mean.theta):
             continue
@@ -84,11 +93,18 @@ def prior_moments(target: Target, x: Tensor) -> tuple[Tensor, Tensor]:
         if isinstance(prior.distribution, torch.distributions.Normal) and prior.members is None:
             scale = prior.distribution.scale
             if prior.scales is not None:
-                scale = scale * prior.scales.factor(_sampled(target, x)[SD_W])
+                scale = scale * prior.scales.factor(sampled[SD_W])
             mean = mean.index_copy(0, at, prior.distribution.loc / unit)
             sd = sd.index_copy(0, at, scale / unit)
     beta = torch.from_numpy(layout.integrated)
     return mean[beta], sd[beta]
+
+
+def _of_terms(target: Target) -> list[Parameter]:
+    """Return the standardised coefficients of terms that are integrated out."""
+    assert target.bundle.model.integral
+    names = target.bundle.model.integral.parameters
+    return [item for item in target.layout.parameters if item.name in names]
 
 
 def _sampled(target: Target, x: Tensor) -> dict[str, Tensor]:
@@ -106,19 +122,65 @@ def whole(target: Target, x: Tensor, beta: Tensor) -> Tensor:
 def linear_part(target: Target, x: Tensor) -> Linear:
     """Return what is linear at sampled coordinates (n_s,)."""
     mean, sd = prior_moments(target, x)
+    values = target.values(whole(target, x, mean))
+    at_mean = torch.cat([chunk[MU] for chunk in target.predictors(values)])
+    columns = torch.cat([_of_phi(target, x, mean, sd, at_mean), _of_data(target, values)], dim=1)
+    sigma = values["sigma"]
+    y = torch.cat([chunk.y for chunk in target.chunks])
+    weights = [chunk.given.get("weights", torch.ones_like(chunk.y)) for chunk in target.chunks]
+    precision = torch.cat(weights).sqrt() / sigma
+    level = -torch.cat(weights).sum() * (sigma.log() + math.log(2 * math.pi) / 2)
+    return Linear(precision * (y - at_mean), precision[:, None] * columns, level)
+
+
+def _of_phi(target: Target, x: Tensor, mean: Tensor, sd: Tensor, at_mean: Tensor) -> Tensor:
+    """Return the columns (N, n) of coordinates of phi, which come first: differences of eta."""
+    n = len(target.bundle.linear)
+    if not n:
+        return at_mean.new_zeros(len(at_mean), 0)
 
     def eta(z: Tensor) -> Tensor:
         values = target.values(whole(target, x, mean + sd * z))
         return torch.cat([chunk[MU] for chunk in target.predictors(values)])
 
-    at_mean = eta(torch.zeros_like(mean))
-    moved: Tensor = torch.func.vmap(eta)(torch.eye(len(mean), dtype=mean.dtype))
-    sigma = target.values(whole(target, x, mean))["sigma"]
-    y = torch.cat([chunk.y for chunk in target.chunks])
-    weights = [chunk.given.get("weights", torch.ones_like(chunk.y)) for chunk in target.chunks]
-    precision = torch.cat(weights).sqrt() / sigma
-    level = -torch.cat(weights).sum() * (sigma.log() + math.log(2 * math.pi) / 2)
-    return Linear(precision * (y - at_mean), (precision * (moved - at_mean)).T, level)
+    moved: Tensor = torch.func.vmap(eta)(torch.eye(n, len(mean), dtype=mean.dtype))
+    return (moved - at_mean).T
+
+
+def _of_data(target: Target, values: Values) -> Tensor:
+    """Return the columns (N, m - n) of theta and of the terms, without a network."""
+    integral, mean = target.bundle.model.integral, target.bundle.design.mean
+    assert integral
+    found = []
+    for chunk in target.chunks:
+        own = chunk.columns[MU]
+        blocks = dict(zip(mean.terms, own.blocks, strict=True))
+        of_terms = [_of_term(term, blocks[term], values) for term in integral.terms]
+        of_theta = [own.Z * _theta_sd(target)] if integral.theta else []
+        found.append(torch.cat([*of_theta, *of_terms, own.Z[:, :0]], dim=1))
+    return torch.cat(found)
+
+
+def _theta_sd(target: Target) -> Tensor:
+    """Return the prior standard deviations (P,) of what multiplies the standardised columns."""
+    bundle = target.bundle
+    (prior,) = (p for p in target.priors if p.parameter == bundle.design.mean.theta)
+    assert isinstance(prior.distribution, torch.distributions.Normal)
+    units = torch.from_numpy(bundle.units.coefficient_scale(MU))
+    return bundle.units.scale(MU) * prior.distribution.scale / units
+
+
+def _of_term(term: Integrable, block: TensorBlock, values: Values) -> Tensor:
+    """Return what each standardised coefficient of a term multiplies, (n, size)."""
+    z = term.names[0]
+    shape = values[z].shape
+
+    def value(flat: Tensor) -> Tensor:
+        own = flat.reshape(shape[::-1]).T if len(shape) == 2 else flat
+        return term.value({**values, z: own}, block)
+
+    found: Tensor = torch.func.vmap(value)(torch.eye(shape.numel(), dtype=torch.float64))
+    return found.T
 
 
 def log_integrated(target: Target, x: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from semistan.density.integral import log_integrated
 from semistan.density.mode import Mode, find_mode
 from semistan.density.prior_states import prior_states
 from semistan.density.starts import start_state
@@ -24,6 +25,7 @@ from semistan.model.config import SampleConfig
 from semistan.model.integral import PHI_SAMPLED
 from semistan.model.priors.groups import PHI
 from semistan.model.table.rows import Rows
+from semistan.model.terms.term import Term
 from semistan.subspace.start_values import curve_values, sides
 
 JITTER = 0.1  # standard deviation of theta's initial values, in units of each coefficient
@@ -198,13 +200,14 @@ def find_starts(
     if completion := bundle.completion:
         at = {"phi": bundle.subspace.project(completion.at)}
         on_curve = [{**on_curve[0], **at}] * options.chain_count
-    penalised = sum(p.size for term in bundle.design.terms
-                    for p in term.parameters(bundle.config.priors))  # fmt: skip
+    integrated: tuple[Term, ...] = model.integral.terms if model.integral else ()
+    sampled = [term for term in bundle.design.terms if term not in integrated]
+    penalised = sum(p.size for term in sampled for p in term.parameters(bundle.config.priors))
     most = MOST_GAUSSIAN if hamiltonian and options.metric == "auto" else MOST_DIMENSIONS
     funnel = model.joint is not None or model.weight_scales is not None
     large = k > most or funnel or penalised > MOST_PENALISED
     with_mode = from_mode and options.metric in ("auto", "ggn") and not large
-    climb, narrows = with_mode or options.starts == "mode", len(bundle.design.terms) > 0
+    climb, narrows = with_mode or options.starts == "mode", len(sampled) > 0
     made = partial(
         Starts, narrows=narrows, penalised=penalised, large=large,
         trees=trees_of(model, k, len(rows)),
@@ -316,17 +319,24 @@ def too_narrow(modes: tuple[Mode, ...]) -> bool:
 
 
 def departure(target: Target, modes: tuple[Mode, ...]) -> float:
-    """Return how far from normal the posterior is around the best mode, in nats.
+    """Return how far from normal what chains sample is around the best mode, in nats.
 
     That is the standard deviation of the difference of log densities over draws from the normal
     approximation: 0 of a normal posterior, and large where it is bent, so that no metric holds for
     long.
     """
     best, generator = max(modes, key=lambda mode: mode.evidence), np.random.default_rng(PROBES)
-    z = generator.normal(size=(PROBES, len(best.q)))
-    draws = best.q + z @ np.linalg.cholesky(best.inv_metric).T
-    negative = [float(negative_log_posterior(target, torch.tensor(q))) for q in draws]
-    return float(np.std(np.square(z).sum(axis=1) / 2 - negative))
+    sampled = target.layout.sampled
+    z = generator.normal(size=(PROBES, len(sampled)))
+    covariance = best.inv_metric[np.ix_(sampled, sampled)]
+    draws = torch.tensor(best.q[sampled] + z @ np.linalg.cholesky(covariance).T)
+    with torch.no_grad():
+        found = [
+            float(log_integrated(target, x)) if target.bundle.model.integral
+            else -negative_log_posterior(target, x)
+            for x in draws
+        ]  # fmt: skip
+    return float(np.std(np.square(z).sum(axis=1) / 2 + found))
 
 
 def worth_sampling(modes: tuple[Mode, ...]) -> tuple[Mode, ...]:
@@ -345,10 +355,11 @@ def initial_values(bundle: Bundle, state: Array) -> dict[str, Any]:
     """Turn an unconstrained state into values of what the program samples, in the user's units."""
     values = bundle.layout.unpack(torch.tensor(state))
     if integral := bundle.model.integral:
-        if integral.theta:
-            del values[bundle.design.mean.theta]
-        phi = np.delete(values.pop(PHI).numpy(), bundle.linear)
-        values = {PHI_SAMPLED: torch.from_numpy(phi), **values}
+        drawn = (*integral.parameters, *([bundle.design.mean.theta] if integral.theta else []))
+        values = {name: value for name, value in values.items() if name not in drawn}
+        if integral.phi:
+            phi = np.delete(values.pop(PHI).numpy(), bundle.linear)
+            values = {PHI_SAMPLED: torch.from_numpy(phi), **values}
     return {name: value.numpy() if value.ndim else float(value) for name, value in values.items()}
 
 

@@ -3,7 +3,9 @@
 Where the output layer is integrated out of more than 75 dimensions, the step is limited by few
 stiff directions, and the way by directions that the prior rules and predictions hardly need: a tree
 that is cut early gives a valid draw, and more effective draws of predictions for each gradient than
-one that turns by itself. Stiffness grows with the rows, and so does the depth. Elsewhere trees turn
+one that turns by itself. Stiffness grows with the rows, and so does the depth; standard deviations
+of smooths, processes and groups whose coefficients are integrated out too need one more to move as
+well as predictions do. Elsewhere trees turn
 by themselves, and steps are small, as they must be where standard deviations of coefficients are
 sampled, with which the posterior narrows, and smaller yet in the span of a curve, in which the
 posterior is bent and may have a second, narrow mode. With many rows it is narrow enough to be all
@@ -12,7 +14,7 @@ but normal there: where that was measured, steps may be large.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 from semistan.model.config import SampleConfig
@@ -54,11 +56,15 @@ def trees_of(model: Model, k: int, rows: int, departure: float = inf) -> Trees:
         return BENT if departure > NEARLY_NORMAL else STRAIGHT
     if not are_cut(model, k):
         return WHOLE
-    return next((trees for most, trees in CUT.items() if rows <= most), Trees(0.9, 10))
+    cut = next((trees for most, trees in CUT.items() if rows <= most), Trees(0.9, 10))
+    deeper = cut.max_treedepth + 1 if model.design.terms else cut.max_treedepth
+    return replace(cut, max_treedepth=min(deeper, WHOLE.max_treedepth))
 
 
 def are_cut(model: Model, k: int) -> bool:
     """Say whether trees are cut by intention."""
-    narrows = model.design.terms or model.joint or model.config.priors.scales_all
-    all_move = model.moves == "all" and k > MOST_GAUSSIAN
-    return model.integral is not None and all_move and not narrows
+    if model.integral is None or not model.integral.phi:
+        return False
+    sampled = len(model.design.terms) > len(model.integral.terms)
+    narrows = sampled or model.joint or model.config.priors.scales_all
+    return model.moves == "all" and k > MOST_GAUSSIAN and not narrows

@@ -82,7 +82,8 @@ class Bundle:
             return every
         of_phi = every.slices[PHI].start + self.linear
         theta = every.positions([self.design.mean.theta] if self.model.integral.theta else [])
-        return Layout(every.parameters, np.concatenate([of_phi, theta]))
+        of_terms = every.positions(self.model.integral.parameters)
+        return Layout(every.parameters, np.concatenate([of_phi, theta, of_terms]))
 
     @property
     def prior_data(self) -> dict[str, Any]:
@@ -92,7 +93,7 @@ class Bundle:
     @cached_property
     def linear(self) -> Index:
         """Which coordinates of phi are integrated out: those of weights of output layers."""
-        if self.model.integral is None:
+        if self.model.integral is None or not self.model.integral.phi:
             return np.zeros(0, dtype=np.int64)
         return output_coordinates(self.model.network, self.subspace)
 

@@ -175,8 +175,8 @@ class SampleConfig(Section):
     below. ``threads = "auto"`` fills the cores with chains first, then with threads. ``kernel =
     "auto"`` takes the C++ kernel if it compiles and agrees with the network in PyTorch, else pure
     Stan. ``integrate = "auto"`` integrates out what a gaussian response's predictor is linear in,
-    given the rest, where output weights move by themselves, and draws it exactly afterwards
-    (``model/integral.py``); ``"none"`` samples everything.
+    given the rest: output weights that move by themselves and coefficients of other terms. It draws
+    them exactly afterwards (``model/integral.py``); ``"none"`` samples everything.
 
     ``backend`` is what does the work, training and studies included: ``local``, this machine's
     cores, or ``dask``, the workers of ``cluster``: a scheduler's address or JSON file, ``local``

@@ -5,24 +5,31 @@ Of a gaussian response with identity link,
     y ~ normal(known + A beta, sigma),    beta ~ normal(location, scale),
 
 where beta has those coordinates of phi that move weights or biases of output layers by themselves,
-and theta. The matrix A depends on what is sampled: the inputs of the output layers are columns of
-it. The program samples all but beta, from a posterior of far fewer stiff directions, and draws
-beta, given the rest and y, from its normal distribution in the generated quantities.
+theta, and the coefficients of smooths, Gaussian processes and groups, standardised. The matrix A
+depends on what is sampled: the inputs of the output layers are columns of it, and those of a smooth
+are multiplied by its standard deviation. The program samples all but beta, from a posterior of far
+fewer stiff directions and without the funnels of standard deviations, and draws beta, given the
+rest and y, from its normal distribution in the generated quantities.
 
-That is done where the output layers can be integrated out: theta alone is no reason for it, since
-in the span of a curve chains move as well with theta as without, at a lower cost of each step. The
-output layers stay sampled behind ``skip`` or ``norm``, in a ``subnetwork``, with a prior other than
-a normal one, or where sigma is known. They stay sampled too where they are many beside the other
-weights, as of one wide hidden layer: the products of all pairs of m coordinates then take longer
-than shorter trees save. Coefficients stay sampled whose prior is not normal, as do smooths, groups
-and Gaussian processes. Nothing is integrated out with a temperature other than 1, of censored or
-truncated responses, where sigma has a predictor, where coefficients are orthogonalised in the
-program, and by other methods than those that sample the compiled program by iterations.
+The output layers stay sampled behind ``skip`` or ``norm``, in a ``subnetwork``, with a prior other
+than a normal one, where sigma is known, and in the span of a curve, where nothing moves them by
+themselves. They stay sampled too where they are many beside the other weights, as of one wide
+hidden layer: the products of all pairs of m coordinates then take longer than shorter trees save.
+Of the other terms those with the fewest coefficients are integrated out first, up to
+``MOST_COLUMNS`` in all, whose Cholesky factor each gradient needs; groups with correlated effects,
+with covariances between levels, with several memberships or with standard deviations by a factor
+stay sampled. Theta alone is no reason for an integral, since in the span of a curve chains move as
+well with theta as without; it stays sampled if its prior is not normal.
+
+Nothing is integrated out with a temperature other than 1, of censored or truncated responses, where
+sigma has a predictor, where coefficients are orthogonalised in the program or follow phi, and by
+other methods than those that sample the compiled program by iterations.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeGuard
 
 import numpy as np
 
@@ -36,10 +43,14 @@ from semistan.model.networks.networks import Networks, output_layers
 from semistan.model.orthogonal import in_model
 from semistan.model.priors.groups import PriorGroup
 from semistan.model.subspace import Subspace
+from semistan.model.terms.penalised import Penalised
+from semistan.model.terms.term import Integrable, Term
+from semistan.words import listed
 
 SAMPLERS = ("nuts", "mclmc")  # methods that sample the compiled program by iterations
 NORMAL = "normal"
 MOST_PAIRS = 6  # for each weight of the networks: a gradient takes some four times as long there
+MOST_COLUMNS = 128  # that are integrated out: the work of their Cholesky factor grows cubically
 PHI_SAMPLED = "phi_sampled"  # in the program, where phi is not sampled as a whole
 
 
@@ -49,18 +60,33 @@ class Integral:
 
     Attributes
     ----------
+    phi : bool
+        Whether those coordinates of phi are that move weights of output layers by themselves.
     theta : bool
-        Whether the structured coefficients are, beside those coordinates of phi that move weights
-        of output layers by themselves.
+        Whether the structured coefficients are.
+    terms : tuple of Integrable
+        The terms whose coefficients are.
     """
 
+    phi: bool
     theta: bool
+    terms: tuple[Integrable, ...] = ()
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of the terms' standardised coefficients in the program."""
+        return tuple(term.names[0] for term in self.terms)
 
     @property
     def text(self) -> str:
         """It in words."""
-        of_phi = "those coordinates of phi that move single weights of output layers"
-        return f"theta and {of_phi}" if self.theta else of_phi
+        found = ["theta"] if self.theta else []
+        if self.terms:
+            terms = listed(term.text for term in self.terms)
+            found.append(f"the standardised coefficients of {terms}")
+        if self.phi:
+            found.append("those coordinates of phi that move single weights of output layers")
+        return listed(found)
 
 
 def integral_of(
@@ -92,15 +118,29 @@ def integral_of(
         return None
     if config.subspace.holds_theta or in_model(config, design):
         return None
-    if moves not in ("both", "all") or not _free_output_layers(networks, priors):
-        return None
     of_theta = {item.density.name for item in priors if item.parameter == design.mean.theta}
     theta = bool(design.coefficients) and of_theta == {NORMAL}
     outputs = sum(len(layer) for layer in output_layers(networks, MU))
-    m = outputs + theta * len(design.mean.coefficients)
-    if outputs < networks.d and m**2 > MOST_PAIRS * networks.d:
-        return None
-    return Integral(theta)
+    beside = len(design.mean.coefficients) if theta else 0
+    many = outputs < networks.d and (outputs + beside) ** 2 > MOST_PAIRS * networks.d
+    phi = moves in ("both", "all") and not many and _free_output_layers(networks, priors)
+    terms = _few_columns(design, beside + (outputs if phi else 0))
+    return Integral(phi, theta, terms) if phi or terms else None
+
+
+def _is_integrable(term: Term) -> TypeGuard[Integrable]:
+    return isinstance(term, Penalised) and bool(term.columns_text)
+
+
+def _few_columns(design: Design, others: int) -> tuple[Integrable, ...]:
+    """Return the terms of the mean, in its order, that can be integrated out beside others."""
+    able = [term for term in design.mean.terms if _is_integrable(term)]
+    fitting = set[str]()
+    for term in sorted(able, key=lambda term: term.training_size):
+        others += term.training_size
+        if others <= MOST_COLUMNS:
+            fitting.add(term.names[0])
+    return tuple(term for term in able if term.names[0] in fitting)
 
 
 def _free_output_layers(networks: Networks, priors: tuple[PriorGroup, ...]) -> bool:

@@ -105,7 +105,7 @@ class Model:
             inputs = [inputs_of_layers(terms) for terms in self.design.networks]
             return weight_scales(self.network, inputs, self.leading.frozen)
         free = [item for item in self.design.slopes if item.weights not in priors.coefficients]
-        if not (free and priors.on_weights and self.integral):
+        if not (free and priors.on_weights and self.integral and self.integral.phi):
             return None
         return effect_scales(self.network, {item.network: item.effect for item in free})
 

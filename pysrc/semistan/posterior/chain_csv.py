@@ -45,8 +45,8 @@ def read_chain(path: Path, form: ChainForm, *, known: bool, remedy: str) -> Chai
     form : ChainForm
         What it must have.
     known : bool
-        Whether it is, by its hash, as the sampler wrote it. If not, it must be of this chain, end
-        with a whole line, and have a finite number in every cell.
+        Whether it is, by its hash, as the sampler wrote it. If not, it must be of this chain, and
+        end with a whole line.
     remedy : str
         What to do with one that is not so.
 
@@ -58,8 +58,10 @@ def read_chain(path: Path, form: ChainForm, *, known: bool, remedy: str) -> Chai
     columns = _columns(path, remedy)
     problem = _misfit(columns, form)
     if not known:
-        problem = _cut_off(path) or _of_another(path) or problem or _bad_cell(columns)
-    if problem:
+        problem = _cut_off(path) or _of_another(path) or problem
+    # a sampler may have no number for what it says of itself, but the model's quantities have one
+    judged = {name: x for name, x in columns.items() if not (known and name.endswith("__"))}
+    if problem := problem or _bad_cell(judged):
         raise InputError(f"'{path}' is no whole chain: {problem}; {remedy}")
     return columns
 

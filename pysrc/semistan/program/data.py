@@ -82,10 +82,11 @@ def stan_data(
 
 
 def _information(bundle: Bundle) -> dict[str, Array]:
+    drawn = bundle.model.integral.parameters if bundle.model.integral else ()
     return {
         p.centring.data: np.broadcast_to(p.centring.information, p.centring.shape)
         for p in bundle.layout.centred
-        if p.centring
+        if p.centring and p.name not in drawn
     }
 
 
@@ -104,7 +105,7 @@ def _orthogonal(model: Model) -> dict[str, Any]:
 
 def _integral(bundle: Bundle) -> dict[str, Any]:
     """Return which coordinates of phi are integrated out, if any are."""
-    if bundle.model.integral is None:
+    if bundle.model.integral is None or not bundle.model.integral.phi:
         return {}
     linear, outputs = bundle.linear, np.concatenate(output_layers(bundle.network))
     place = {int(weight): i for i, weight in enumerate(outputs)}

@@ -9,7 +9,7 @@ from semistan.model.priors.groups import PriorGroup, choices
 from semistan.model.priors.weight_scales import GROUPS, SD_W
 from semistan.model.stan_text import WIDTH, declarations, heading, statement
 from semistan.program.completion import completion_lines
-from semistan.program.integral import integral_lines, sampled_parameters
+from semistan.program.integral import integral_lines, prepared_columns, sampled_parameters
 from semistan.program.parts import Parts, known_of_rows
 from semistan.program.predictors import (
     centred_columns,
@@ -173,7 +173,7 @@ def _member_lines(item: PriorGroup) -> list[tuple[str, str]]:
 def transformed_data(parts: Parts) -> str:
     """Declare what is made of the data once."""
     if parts.integral:
-        return prepared_inputs(parts)
+        return prepared_inputs(parts) + prepared_columns(parts)
     if parts.integrates_theta:
         return prepared_inputs(parts) + declarations(marginal_data(parts))
     split = ("array[N] int slice = linspaced_int_array(N, 1, N);", "rows to be split")
@@ -211,7 +211,11 @@ def declared_parameters(items: Iterable[Parameter]) -> str:
 
 def fixed_lines(parts: Parts) -> list[tuple[str, str]]:
     """Declare the parameters that are fixed, and what the terms make of theirs."""
-    fixed = [
+    return [*constant_lines(parts), *made_lines(parts.design.terms)]
+
+
+def constant_lines(parts: Parts) -> list[tuple[str, str]]:
+    """Declare the parameters that are fixed."""
+    return [
         (f"real {item.parameter} = {item.data_names[0]};", item.text) for item in parts.constant
     ]
-    return fixed + made_lines(parts.design)

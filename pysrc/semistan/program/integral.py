@@ -6,21 +6,27 @@ quantities, so that the columns of its chains have the same names as those of ot
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from textwrap import indent
 
 from semistan.model.integral import PHI_SAMPLED
 from semistan.model.parameter import Parameter
+from semistan.model.predictor import Predictor
 from semistan.model.priors.groups import PHI
 from semistan.model.priors.weight_scales import stan_scale
-from semistan.model.stan_text import WIDTH, call, declarations
+from semistan.model.stan_text import WIDTH, call, declarations, statement
+from semistan.model.terms.term import Term
 from semistan.program.likelihood import NOTHING, UNITS, kernel_sizes
 from semistan.program.networks import TIMES
 from semistan.program.parts import Parts, has_log_lik
-from semistan.program.predictors import other_sums, term_arguments
+from semistan.program.predictors import made_lines, other_sums, term_arguments
 from semistan.program.sources import stan_source
 
 ROWS = ("data vector y", "data matrix Xc", "data matrix H")
 PHI_SCALE, PHI_SD, THETA_SD = "prior_phi_scale", "phi_sd", "prior_b_scale"
+KNOWN, GRAM, SD = "XZ", "gram", "sd_XZ"  # columns that are data, their products, their prior sd
+NO_COLUMNS, NO_GRAM = "rep_matrix(0, N, 0)", "rep_matrix(0, 0, 0)"
 # phi with what is integrated out at its prior mean
 AT_MEAN = f"vector[k] phi_0 = prior_phi_location;\nphi_0[sampled] = {PHI_SAMPLED};\n"
 
@@ -28,13 +34,13 @@ AT_MEAN = f"vector[k] phi_0 = prior_phi_location;\nphi_0[sampled] = {PHI_SAMPLED
 def sampled_parameters(parts: Parts) -> list[Parameter]:
     """Return the parameters that the program declares; phi without what is integrated out."""
     assert parts.integral
-    found = []
-    for item in parts.parameters:
-        if item.name == PHI:
-            found.append(split(item))
-        elif not (item.name == parts.design.mean.theta and parts.integral.theta):
-            found.append(item)
-    return found
+    theta = (parts.design.mean.theta,) if parts.integral.theta else ()
+    drawn = (*theta, *parts.integral.parameters)
+    return [
+        split(item) if item.name == PHI and parts.integral.phi else item
+        for item in parts.parameters
+        if item.name not in drawn
+    ]
 
 
 def split(phi: Parameter) -> Parameter:
@@ -43,6 +49,56 @@ def split(phi: Parameter) -> Parameter:
         PHI_SAMPLED, "those subspace coordinates that are sampled", (0,), ("k - n_linear",),
         multiplier="phi_scale[sampled]", kind=phi.kind,
     )  # fmt: skip
+
+
+def sampled_terms(parts: Parts) -> tuple[Term, ...]:
+    """Return the terms that are not integrated out."""
+    drawn: tuple[Term, ...] = parts.integral.terms if parts.integral else ()
+    return tuple(term for term in parts.design.terms if term not in drawn)
+
+
+def sampled_mean(parts: Parts) -> Predictor:
+    """Return the mean's predictor without the terms that are integrated out."""
+    mean, kept = parts.design.mean, sampled_terms(parts)
+    return replace(mean, terms=tuple(term for term in mean.terms if term in kept))
+
+
+def known_columns(parts: Parts) -> str:
+    """Name the columns of what is integrated out that are data; empty without."""
+    every = _data_columns(parts)
+    return every[0] if len(every) == 1 and every[0].isidentifier() else KNOWN if every else ""
+
+
+def _data_columns(parts: Parts) -> list[str]:
+    assert parts.integral
+    of_theta = ["Xc"] if parts.integral.theta else []
+    return [*of_theta, *(term.columns_text for term in parts.integral.terms)]
+
+
+def prepared_columns(parts: Parts) -> str:
+    """Declare, in the transformed data, the columns that are data and their products."""
+    if not (parts.integral and (every := _data_columns(parts))):
+        return ""
+    name, text = known_columns(parts), ""
+    if name == KNOWN:
+        text = declarations([(f"matrix[N, {_number(parts)}] {KNOWN}", "of theta, and of terms")])
+        text += f"  = {_appended('append_col', every, 4)};\n"
+    weighted = "weights" in parts.design.given
+    rows = f"diag_pre_multiply(sqrt(weights), {name})" if weighted else name
+    gram = (f"matrix[cols({name}), cols({name})] {GRAM} = crossprod({rows});", "")
+    words = "// Columns that what is integrated out multiplies\n"
+    return words + text + declarations([gram])
+
+
+def _number(parts: Parts) -> str:
+    """Return how many columns are data: ``P + m_1``."""
+    assert parts.integral
+    of_theta = ["P"] if parts.integral.theta else []
+    return " + ".join([*of_theta, *(_size(term.z_sizes) for term in parts.integral.terms)])
+
+
+def _size(sizes: Sequence[str]) -> str:
+    return " * ".join(size for size in sizes if size != "1")
 
 
 def phi_scale(parts: Parts, which: str) -> str:
@@ -58,7 +114,7 @@ def _phi_scales(parts: Parts) -> str:
 
 def integral_lines(parts: Parts) -> list[tuple[str, str]]:
     """Declare the data that say which coordinates of phi are integrated out."""
-    if not parts.integral:
+    if not (parts.integral and parts.integral.phi):
         return []
     return [
         ("int<lower=0, upper=k> n_linear;", "coordinates of phi that are integrated out"),
@@ -75,7 +131,10 @@ def integral_lines(parts: Parts) -> list[tuple[str, str]]:
 def integral_functions(parts: Parts) -> str:
     """Return the functions of the integral, and of what is linear in these rows."""
     assert parts.integral
-    files = [parts.network.architecture.output_inputs, "integral.stanfunctions"]
+    of_phi = [parts.network.architecture.output_inputs] if parts.integral.phi else []
+    by_level = any("columns_by_level" in term.columns_text for term in parts.integral.terms)
+    of_terms = ["columns_by_level.stanfunctions"] if by_level else []
+    files = [*of_phi, *of_terms, "integral.stanfunctions"]
     texts = [*(stan_source(name) for name in files), _linear_part(parts)]
     return "\n".join([*texts, _declared_in_cpp(parts)] if in_one_pass(parts) else texts)
 
@@ -96,18 +155,21 @@ def _declared_in_cpp(parts: Parts) -> str:
 def _in_cpp(parts: Parts) -> list[tuple[str, str]]:
     """Pair the arguments of the kernel's function with what is passed."""
     assert parts.integral
-    theta = parts.integral.theta
-    further = other_sums(parts.design.mean, "")
+    theta, phi = parts.integral.theta, parts.integral.phi
+    further = other_sums(sampled_mean(parts), "")
+    columns = known_columns(parts)
     return [
         *((argument, argument.split()[-1]) for argument in ROWS),
         *kernel_sizes(parts.network),
         *parts.network.subspace.kernel_arguments,
         *((argument, argument.split()[-1]) for argument in UNITS),
-        ("data array[] int column", "column"),
-        (_phi_sd(parts), phi_scale(parts, "linear")),
-        ("data vector theta_sd", THETA_SD if theta else NOTHING),
+        ("data array[] int column", "column" if phi else "zeros_int_array(0)"),
+        (_phi_sd(parts), phi_scale(parts, "linear") if phi else NOTHING),
+        ("data matrix XZ", columns or NO_COLUMNS),
+        ("data matrix gram", GRAM if columns else NO_GRAM),
+        (f"{'' if parts.integral.terms else 'data '}vector sd", _known_sd(parts)),
         ("data vector weights", "weights" if "weights" in parts.design.given else NOTHING),
-        ("vector phi", "phi_0"),
+        ("vector phi", "phi_0" if phi else PHI),
         ("vector theta", "prior_b_location" if theta else "theta"),
         ("real sigma", "sigma"),
         ("vector extra", " + ".join(further) or NOTHING),
@@ -122,18 +184,17 @@ def _phi_sd(parts: Parts) -> str:
 def _arguments(parts: Parts) -> list[tuple[str, str]]:
     """Pair the arguments of ``linear_part`` with what is passed."""
     assert parts.integral
-    data, sampled = term_arguments(parts.design.mean)
+    data, sampled = term_arguments(sampled_mean(parts))
     offset = ["data vector offsets"] if parts.design.mean.offsets else []
     plain = [*ROWS[1:], *parts.network.sizes, *parts.network.subspace.arguments, *UNITS, *offset,
              *data]  # fmt: skip
     pairs = [(argument, argument.split()[-1]) for argument in plain]
-    pairs += [("data array[] int output", "output"), ("data array[] int column", "column"),
-              (_phi_sd(parts), phi_scale(parts, "linear"))]  # fmt: skip
-    if parts.network.multiplies:
+    if parts.integral.phi:
+        pairs += [("data array[] int output", "output"), ("data array[] int column", "column"),
+                  (_phi_sd(parts), phi_scale(parts, "linear"))]  # fmt: skip
+    if parts.integral.phi and parts.network.multiplies:
         pairs.append(("data array[] int of_input", "of_input"))
-    if parts.integral.theta:
-        pairs.append(("data vector theta_sd", THETA_SD))
-    pairs.append(("vector phi", "phi_0"))
+    pairs.append(("vector phi", "phi_0" if parts.integral.phi else PHI))
     pairs.append(("vector theta", "prior_b_location" if parts.integral.theta else "theta"))
     return [*pairs, *((argument, argument.split()[-1]) for argument in sampled)]
 
@@ -141,31 +202,43 @@ def _arguments(parts: Parts) -> list[tuple[str, str]]:
 def _linear_part(parts: Parts) -> str:
     """Write the function of the linear predictor and the columns of what is integrated out."""
     assert parts.integral
+    sums = "".join(f"\n    + {item}" for item in other_sums(sampled_mean(parts), ""))
+    if parts.integral.phi:
+        body = _columns_of_phi(parts, sums)
+        text = (
+            "// The linear predictor with what is integrated out at its prior mean, and\n"
+            "// behind it the columns that coordinates of phi multiply, each in units of its\n"
+            "// prior sd.\n"
+        )
+    else:
+        network = parts.network
+        f = f"({network.output()})" if network.by_predictor else network.call(6)
+        body = network.outputs("", "rows(H)") + (
+            "return to_matrix(\n"
+            f"  eta_loc\n    + eta_scale\n      * {f}\n    + Xc * theta{sums}\n);\n"
+        )
+        text = "// The linear predictor with what is integrated out at its prior mean.\n"
+    return (
+        text
+        + call("matrix linear_part", [item for item, _ in _arguments(parts)], " {", WIDTH - 2)
+        + indent(body, "  ")
+        + "}\n"
+    )
+
+
+def _columns_of_phi(parts: Parts, sums: str) -> str:
+    """Write the statements of ``linear_part`` where weights of output layers are integrated out."""
     network, size = parts.network, "rows(H)"
     tail = f"\n  .* {TIMES}[ : , of_input];" if network.multiplies else ";"
     inputs = call("= output_inputs", network.arguments(weights="w"), tail, WIDTH - 8)
-    linear = "of_phi"
-    made = (
+    return (
         f"vector[num_elements(p_bar)] w = {network.subspace.weights};\n"
         f"matrix[{size}, size(output)] D\n{indent(inputs, '  ')}"
         f"matrix[{size}, size(column)] of_phi\n"
         "  = eta_scale * diag_post_multiply(D[ : , column], phi_sd);\n"
-    )
-    if parts.integral.theta:
-        made += f"matrix[{size}, cols(Xc)] of_theta = diag_post_multiply(Xc, theta_sd);\n"
-        linear = "append_col(of_phi, of_theta)"
-    sums = "".join(f"\n    + {item}" for item in other_sums(parts.design.mean, ""))
-    body = (
-        f"{made}vector[{size}] known  // linear predictor at their prior mean\n"
+        f"vector[{size}] known\n"
         f"  = eta_loc\n    + eta_scale\n      * (D * w[output])\n    + Xc * theta{sums};\n"
-        f"return append_col(known, {linear});\n"
-    )
-    return (
-        "// The linear predictor with what is integrated out at its prior mean, and\n"
-        "// behind it the columns that this multiplies, each in units of its prior sd.\n"
-        + call("matrix linear_part", [item for item, _ in _arguments(parts)], " {", WIDTH - 2)
-        + indent(body, "  ")
-        + "}\n"
+        "return append_col(known, of_phi);\n"
     )
 
 
@@ -181,18 +254,67 @@ def _precision(parts: Parts) -> tuple[str, str]:
     return "N", "rep_vector(inv(sigma), N)"
 
 
+def _known_sd(parts: Parts) -> str:
+    """Name the prior standard deviations of what multiplies columns that are data."""
+    assert parts.integral
+    if parts.integral.terms:
+        return SD
+    return THETA_SD if parts.integral.theta else NOTHING
+
+
+def _known_sds(parts: Parts) -> str:
+    """Declare them, where they depend on what is sampled."""
+    assert parts.integral
+    if not parts.integral.terms:
+        return ""
+    found = [THETA_SD] if parts.integral.theta else []
+    found += [
+        term.spread_text if len(term.z_sizes) == 1 else f"to_vector({term.spread_text})"
+        for term in parts.integral.terms
+    ]
+    declared = f"vector[{_number(parts)}] {SD}  // prior sd of what they multiply\n"
+    return f"{declared}  = {_appended('append_row', found, 4)};\n"
+
+
+def _appended(function: str, items: Sequence[str], margin: int) -> str:
+    """Append several vectors or matrices, in one line or each in one of its own."""
+    *first, last = items
+    lines = [*(f"{function}({item}" for item in first), last + ")" * len(first)]
+    single = ", ".join(lines)
+    return single if len(single) + margin < WIDTH - 8 else f",\n{' ' * margin}".join(lines)
+
+
+def _passed(parts: Parts, function: str, tail: str, width: int) -> str:
+    """Call a function of the integral; what it is passed begins a line each."""
+    columns, (_, tau) = known_columns(parts), _precision(parts)
+    space = " " * (len(function) + 1)
+    lines = [
+        "y", indent(_part(parts, width - len(space)), space).lstrip(),
+        f"{columns or NO_COLUMNS}, {GRAM if columns else NO_GRAM}, {_known_sd(parts)}",
+        f"{tau}, inv_square(sigma)",
+    ]  # fmt: skip
+    return f"{function}(" + f",\n{space}".join(lines) + f"){tail}\n"
+
+
+def _assigned(head: str, text: str) -> str:
+    """Write a call of several lines behind what it is assigned or added to, all indented."""
+    return indent(head + indent(text, " " * len(head)).lstrip(), "  ")
+
+
 def integral_model(parts: Parts) -> str:
     """Return the statements that add log p(y | what is sampled)."""
-    made = _phi_scales(parts)
+    assert parts.integral
+    made, at_mean = _phi_scales(parts), AT_MEAN if parts.integral.phi else ""
+    at_mean += _known_sds(parts)
     if in_one_pass(parts):
         passed = [value for _, value in _in_cpp(parts)]
         called = call("target += gaussian_integral", passed, ";", WIDTH - 4)
-        return made + "if (!prior_only) {\n" + indent(AT_MEAN + called, "  ") + "}\n"
-    rows, tau = _precision(parts)
-    part = indent(_part(parts, WIDTH - 20), " " * 15).lstrip()
+        return made + "if (!prior_only) {\n" + indent(at_mean + called, "  ") + "}\n"
+    rows, _ = _precision(parts)
     body = (
-        AT_MEAN + f"target += {rows} * normal_lpdf(0 | 0, sigma)\n"
-        f"  + log_integral(y,\n               {part},\n               {tau});\n"
+        at_mean
+        + f"target += {rows} * normal_lpdf(0 | 0, sigma)\n"
+        + _assigned("+ ", _passed(parts, "log_integral", ";", WIDTH - 8))
     )
     return made + "if (!prior_only) {\n" + indent(body, "  ") + "}\n"
 
@@ -200,22 +322,37 @@ def integral_model(parts: Parts) -> str:
 def integral_draws(parts: Parts) -> str:
     """Return the generated quantities that draw what is integrated out."""
     assert parts.integral
-    lines, size = [("vector[k] phi;", "subspace coordinates")], "n_linear"
-    moved = f"phi = phi_0;\nphi[linear] += {phi_scale(parts, 'linear')} .* z[1 : n_linear];\n"
-    if parts.integral.theta:
+    integral, made = parts.integral, ""
+    lines, sizes, moved = list[tuple[str, str]](), list[str](), ""
+
+    def own(size: str) -> str:
+        """Return that part of z which begins behind those before, and note its size."""
+        sizes.append(size)
+        return f"segment(z, {' + '.join(['1', *sizes[:-1]])}, {size})"
+
+    if integral.phi:
+        lines.append(("vector[k] phi;", "subspace coordinates"))
+        made = _phi_scales(parts) + AT_MEAN
+        change = f"{phi_scale(parts, 'linear')} .* {own('n_linear')}"
+        moved += f"phi = phi_0;\nphi[linear] += {change};\n"
+    if integral.theta:
         lines.append(("vector[P] theta;", "structured coefficients"))
-        own = "z[n_linear + 1 : n_linear + P]"
-        moved += f"theta = prior_b_location + prior_b_scale .* {own};\n"
-        size += " + P"
-    _, tau = _precision(parts)
-    part = indent(_part(parts, WIDTH - 22), " " * 18).lstrip()
+        moved += f"theta = prior_b_location + prior_b_scale .* {own('P')};\n"
+    for item in parts.parameters:
+        if item.name in integral.parameters:
+            lines.append((item.declaration, item.text))
+            standardised = own(_size(item.sizes))
+            matrix = f"to_matrix({', '.join([standardised, *item.sizes])})"
+            moved += f"{item.name} = {standardised if len(item.sizes) == 1 else matrix};\n"
+    size, made = " + ".join(sizes), made + _known_sds(parts)
     body = (
-        "// What is integrated out, standardised, from its prior or given y\n"
-        + _phi_scales(parts)
-        + AT_MEAN
+        made
+        + "// What is integrated out, standardised, from its prior or given y\n"
         + f"vector[{size}] z\n  = to_vector(normal_rng(rep_vector(0, {size}), 1));\n"
         "if (!prior_only) {\n"
-        f"  z = given_y_rng(y,\n                  {part},\n                  {tau});\n"
-        "}\n" + moved
+        + _assigned("z = ", _passed(parts, "given_y_rng", ";", WIDTH - 10))
+        + "}\n"
+        + "".join(statement(line, WIDTH - 4) for line in moved.splitlines())
     )
-    return declarations(lines) + "{\n" + indent(body, "  ") + "}\n"
+    drawn = declarations(lines) + "{\n" + indent(body, "  ") + "}\n"
+    return drawn + declarations(made_lines(integral.terms))

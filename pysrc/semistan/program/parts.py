@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -72,8 +72,12 @@ class Parts:
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
-        """What is sampled or integrated out, in order."""
-        return parameters_of(self.model)
+        """What is sampled or integrated out, in order; the latter has no coordinates of its own."""
+        drawn = self.integral.parameters if self.integral else ()
+        return tuple(
+            replace(item, centring=None) if item.name in drawn else item
+            for item in parameters_of(self.model)
+        )
 
     @property
     def beside_network(self) -> str:

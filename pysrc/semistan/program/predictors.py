@@ -11,7 +11,7 @@ there without a network, whose output bias it would be.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from semistan.model.bundle import Bundle
@@ -19,7 +19,7 @@ from semistan.model.design import Design
 from semistan.model.predictor import Predictor
 from semistan.model.stan_text import declarations
 from semistan.model.table.rows import Rows
-from semistan.model.terms.term import Lines
+from semistan.model.terms.term import Lines, Term
 from semistan.program.networks import NetworkText
 
 # What else is in a predictor: a number, which may be empty, and vectors.
@@ -219,9 +219,9 @@ def term_quantity_lines(predictor: Predictor) -> Lines:
     return [line for term in predictor.terms for line in term.quantity_lines()]
 
 
-def made_lines(design: Design) -> Lines:
-    """Declare what the parameters of all terms make."""
-    return [line for term in design.terms for line in term.made_lines()]
+def made_lines(terms: Iterable[Term]) -> Lines:
+    """Declare what the parameters of terms make."""
+    return [line for term in terms for line in term.made_lines()]
 
 
 def other_labels(design: Design) -> dict[str, str]:

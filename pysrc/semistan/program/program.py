@@ -27,17 +27,25 @@ from semistan.model.stan_text import (
 )
 from semistan.model.terms.term import element_labels
 from semistan.program.completion import drawn_lines, moved_by, reported_theta
-from semistan.program.declared import data_block, fixed_lines, parameters, transformed_data
+from semistan.program.declared import (
+    constant_lines,
+    data_block,
+    fixed_lines,
+    parameters,
+    transformed_data,
+)
 from semistan.program.header import header
 from semistan.program.integral import (
     integral_draws,
     integral_functions,
     integral_model,
     phi_scale,
+    sampled_terms,
 )
 from semistan.program.likelihood import kernel_likelihood, signature, stan_likelihood
 from semistan.program.parts import Kernel, Parts, has_log_lik, parts_of
 from semistan.program.predictors import (
+    made_lines,
     other_labels,
     other_quantities,
     slope_quantities,
@@ -169,13 +177,14 @@ def _theta_raw(parts: Parts) -> str:
 
 def _transformed_parameters(parts: Parts) -> str:
     if parts.integral:
-        return declarations(fixed_lines(parts))
+        return declarations([*constant_lines(parts), *made_lines(sampled_terms(parts))])
     return theta_text(parts) + declarations([*fixed_lines(parts), LPRIOR]) + _densities(parts)
 
 
 def _densities(parts: Parts, to: str = "lprior", *, sampled: bool = False) -> str:
     """Add the log prior densities of all parameters, or of those that are not integrated out."""
     integral, theta = parts.integral if sampled else None, parts.design.mean.theta
+    drawn = integral.parameters if integral else ()
     return "".join(
         _prior_density(parts, item, to, integral)
         for item in parts.sampled
@@ -183,7 +192,7 @@ def _densities(parts: Parts, to: str = "lprior", *, sampled: bool = False) -> st
     ) + "".join(
         f"{to} += {item.prior.stan(item.name)};\n"
         for item in parts.parameters
-        if item.prior is not None
+        if item.prior is not None and item.name not in drawn
     )
 
 
@@ -191,7 +200,7 @@ def _prior_density(parts: Parts, item: PriorGroup, to: str, integral: Integral |
     if item.density.joint:  # its parameters have priors of their own
         return ""
     density, (first, *rest), target = item.density, item.data_names, item.target
-    if item.is_phi and integral:
+    if item.is_phi and integral and integral.phi:
         target, first, rest = PHI_SAMPLED, f"{first}[sampled]", [phi_scale(parts, "sampled")]
     elif item.is_phi and parts.model.weight_scales:
         rest = [*rest[:-1], stan_scale(rest[-1])]

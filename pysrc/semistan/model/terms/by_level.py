@@ -192,6 +192,12 @@ class ByLevel(Penalised):
         N, J = self.level_names
         return self.one.data(block) | {N: self.n_levels, J: block.level + 1}
 
+    @property
+    def columns_text(self) -> str:
+        """The basis, at the place of each row's level."""
+        N, J = self.level_names
+        return f"columns_by_level({self.one.basis_names[1]}, {J}, {N})"
+
     def arguments(self) -> tuple[list[str], list[str]]:
         """Return the likelihood's arguments."""
         Z, J = self.one.basis_names[1], self.level_names[1]

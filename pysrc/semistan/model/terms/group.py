@@ -267,6 +267,14 @@ class Group(Penalised):
             return f"rep_matrix({self.spread[0]}, N_{self.key}, 1)"
         return f"rep_matrix([{', '.join(self.spread)}], N_{self.key})"
 
+    @property
+    def columns_text(self) -> str:
+        """What varies, at the place of each row's level; nothing if effects are correlated."""
+        if self.correlated:
+            return ""
+        Z = "rep_matrix(1, N, 1)" if self.only_intercept else f"Z_{self.key}"
+        return f"columns_by_level({Z}, J_{self.key}, N_{self.key})"
+
     def hyperparameters(self) -> tuple[Hyperparameter, ...]:
         """Return the standard deviations of the effects: ``sd_g__Intercept``."""
         return tuple(

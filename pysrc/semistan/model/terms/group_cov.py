@@ -87,6 +87,11 @@ class GroupCov(Group):
         own = made.lstrip().removeprefix("= ").removesuffix(";")
         return [(declared, text), (f"  = Lcov_{self.key} * ({own});", "")]
 
+    @property
+    def columns_text(self) -> str:
+        """The levels of each row times their covariances' factor, where one effect varies."""
+        return f"{super(GroupCov, self).columns_text} * Lcov_{self.key}" if self.size == 1 else ""
+
     def coefficients(self, values: Mapping[str, Tensor]) -> Tensor:
         """Return r (levels, m) in the user's units."""
         unrelated = Group.coefficients(self, values)

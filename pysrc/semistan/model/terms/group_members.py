@@ -135,6 +135,17 @@ class GroupOfMembers(Group):
         data = [f"data array[,] int J_{self.key}", f"data matrix Z_{self.key}"]
         return data, [f"matrix r_{self.key}"]
 
+    @property
+    def columns_text(self) -> str:
+        """What varies times the weights, at the places of each row's levels."""
+        key, found = self.key, []
+        if self.correlated:
+            return ""
+        for j, place in enumerate(self._places(), start=1):
+            Z = f"Z_{key}[ : , {place.start + 1} : {place.stop}]"
+            found.append(f"columns_by_level({Z}, J_{key}[ : , {j}], N_{key})")
+        return " + ".join(found)
+
     def summand(self, rows: str) -> str:
         """Return what is added to the predictor."""
         key, some = self.key, rows.strip("[]")

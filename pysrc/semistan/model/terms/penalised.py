@@ -70,6 +70,15 @@ class Penalised(ABC):
     def spread_text(self) -> str:
         """The standard deviation of each coefficient in the program, in z's shape."""
 
+    @property
+    @abstractmethod
+    def columns_text(self) -> str:
+        """What each coefficient multiplies in each row, in the program: a matrix (N, size of z).
+
+        It is in the order of z's elements, column by column. Empty where z is something else than
+        the coefficients over the standard deviations ``spread_text``.
+        """
+
     @abstractmethod
     def hyperparameters(self) -> tuple[Hyperparameter, ...]:
         """Return the standard deviations."""
@@ -276,6 +285,11 @@ class Common(Penalised):
     def spread_text(self) -> str:
         """The one standard deviation, m times."""
         return f"rep_vector({self.spread[0]}, {self.basis_names[0]})"
+
+    @property
+    def columns_text(self) -> str:
+        """The basis."""
+        return self.basis_names[1]
 
     def arguments(self) -> tuple[list[str], list[str]]:
         """Return the likelihood's arguments."""

@@ -209,6 +209,29 @@ class Term(Protocol):
         """Return the parameters at which a chain starts, given the trained x in its units."""
 
 
+class Integrable(Term, Protocol):
+    """A term that is linear in standard normal coefficients z, given their standard deviations.
+
+    ``Penalised`` says what each of these is.
+    """
+
+    @property
+    def names(self) -> tuple[str, str, str]:
+        """The names in the program of z, of L (empty without), and of the coefficients."""
+
+    @property
+    def z_sizes(self) -> tuple[str, ...]:
+        """The shape of z as the program has it."""
+
+    @property
+    def spread_text(self) -> str:
+        """The standard deviation of each coefficient in the program, in z's shape."""
+
+    @property
+    def columns_text(self) -> str:
+        """What each coefficient multiplies in each row, in the program."""
+
+
 @dataclass(frozen=True, slots=True)
 class Elements:
     """Names as in brms of the elements of an array: ``r_g[a,Intercept]``.
