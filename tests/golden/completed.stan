@@ -87,10 +87,9 @@ functions {
                   w[used + 1 : num_elements(w)], widths[last - 1], 1)[ : , 1];
   }
 
-  // What the effects of levels multiply in each row, in the order of to_vector of
-
-  // effects (levels, columns): the row's Z at the place of its level, and zeros
-  // at those of the others.
+  // What effects (levels, columns) multiply in each row, in the order of their
+  // to_vector: the row's Z at the place of its level, and zeros at those of the
+  // others.
   matrix columns_by_level(data matrix Z, data array[] int level, int n_levels) {
     matrix[rows(Z), n_levels * cols(Z)] found
       = rep_matrix(0, rows(Z), n_levels * cols(Z));
@@ -106,9 +105,9 @@ functions {
   //
   //   y ~ normal(known + A z, 1 / tau),   z ~ normal(0, 1),
   //
-  // which leaves y ~ N(known, diag(1 / tau^2) + A A'). With r = tau (y - known), Z
+  // which leaves y ~ N(known, diag(1 / tau^2) + A A'). With r = tau (y - known)
+  // and Z = diag(tau) A, M = I + Z' Z, which is only as large as z, and b = Z' r,
 
-  // = diag(tau) A, M = I + Z' Z, which is only as large as z, and b = Z' r,
   // Woodbury's identity and the determinant lemma give the logarithm of its
   // density,
   //

@@ -86,9 +86,9 @@ functions {
   //
   //   y ~ normal(known + A z, 1 / tau),   z ~ normal(0, 1),
   //
-  // which leaves y ~ N(known, diag(1 / tau^2) + A A'). With r = tau (y - known), Z
+  // which leaves y ~ N(known, diag(1 / tau^2) + A A'). With r = tau (y - known)
+  // and Z = diag(tau) A, M = I + Z' Z, which is only as large as z, and b = Z' r,
 
-  // = diag(tau) A, M = I + Z' Z, which is only as large as z, and b = Z' r,
   // Woodbury's identity and the determinant lemma give the logarithm of its
   // density,
   //

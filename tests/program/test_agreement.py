@@ -71,7 +71,7 @@ def test_they_agree_where_other_subspaces_move_the_weights(name, toolchain, tmp_
 )
 def test_the_kernel_agrees_with_pure_stan_on_further_terms(family, further, toolchain, tmp_path):
     bundle, rows = further_bundle(family, further)
-    q = 0.3 * np.random.default_rng(7).normal(size=(STATES, bundle.layout.size))
+    q = 0.3 * np.random.default_rng(7).normal(size=(STATES, len(bundle.layout.sampled)))
     by_stan = evaluate(bundle, stan_data(bundle, rows), q, toolchain, tmp_path, "stan")
     data = stan_data(bundle, rows, grainsize=4)  # slices begin anywhere
     by_kernel = evaluate(bundle, data, q, toolchain, tmp_path, "cpp")

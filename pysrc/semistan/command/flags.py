@@ -248,7 +248,7 @@ SAMPLE_FLAGS = (
          "Minutes of sampling that k = auto aims to stay below.", SAMPLING),
     Flag("warmup", ("sample.warmup",), str,
          "Warm-up iterations of each chain; auto: 100 or 150 if a mode's metric is kept, else "
-         "1000; 500 with the diagonal metric of many dimensions, and beside more than 75 "
+         "300 to 1000; 500 with the diagonal metric of many dimensions, and beside more than 75 "
          "coefficients if the posterior is not near normal.",
          SAMPLING, _number_or_auto),
     Flag("draws", ("sample.draws",), str,

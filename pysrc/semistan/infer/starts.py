@@ -29,7 +29,8 @@ from semistan.model.terms.term import Term
 from semistan.subspace.start_values import curve_values, sides
 
 JITTER = 0.1  # standard deviation of theta's initial values, in units of each coefficient
-WARMUP = 1000
+WARMUP = 1000  # to learn a dense metric
+LEARNING = 300, 15  # the same without funnels: at the least, and for each dimension
 DIAGONAL_WARMUP = 500  # a diagonal metric needs less to be learnt, or a kept one to be reached
 SHORT_WARMUP = 150  # with a fixed metric, only the step size is adapted
 SHORTEST_WARMUP = 100  # to a lower acceptance rate, where the posterior is nearly normal
@@ -61,6 +62,10 @@ class Starts:
         Whether standard deviations of coefficients are sampled: the posterior narrows as they fall.
     penalised : int
         How many coefficients have them.
+    dimensions : int
+        In how many a chain moves.
+    integrated : bool
+        Whether coefficients of smooths, processes or groups are integrated out, and none sampled.
     large : bool
         Whether there are too many dimensions for a dense metric, or for one of a mode.
     at : str
@@ -76,6 +81,8 @@ class Starts:
     found: tuple[Mode, ...] = ()
     narrows: bool = False
     penalised: int = 0
+    dimensions: int = 0
+    integrated: bool = False
     large: bool = False
     at: str = ""
     trees: Trees = WHOLE
@@ -108,7 +115,7 @@ class Starts:
     @property
     def has_many_dimensions(self) -> bool:
         """Whether they are more than CmdStan's first windows have draws."""
-        return bool(self.found) and len(self.found[0].q) > MOST_GAUSSIAN
+        return bool(self.found) and self.dimensions > MOST_GAUSSIAN
 
     @property
     def one_mode(self) -> bool:
@@ -124,7 +131,9 @@ class Starts:
         metric = options.metric
         if metric in ("auto", "ggn"):
             metric = "ggn" if self.found else "diag_e" if self.large else "dense_e"
-        long = DIAGONAL_WARMUP if (options.metric, metric) == ("auto", "diag_e") else WARMUP
+        least, each = LEARNING
+        dense = min(WARMUP, max(least, each * self.dimensions)) if self.integrated else WARMUP
+        long = DIAGONAL_WARMUP if (options.metric, metric) == ("auto", "diag_e") else dense
         far = self.narrows and not self.is_near_normal  # where chains have some way to go
         short = SHORTEST_WARMUP if self.trees == STRAIGHT else SHORT_WARMUP
         kept = DIAGONAL_WARMUP if far else short
@@ -210,6 +219,7 @@ def find_starts(
     climb, narrows = with_mode or options.starts == "mode", len(sampled) > 0
     made = partial(
         Starts, narrows=narrows, penalised=penalised, large=large,
+        dimensions=len(bundle.layout.sampled), integrated=bool(integrated) and not narrows,
         trees=trees_of(model, k, len(rows)),
     )  # fmt: skip
     if options.starts == "prior":

@@ -162,11 +162,11 @@ class SampleConfig(Section):
     ``chains = "auto"`` is 4, and up to 12 shorter ones where all weights move and the chains stay
     in different modes (``workflow/modes.py``); 2 in each of several subspaces if these would not
     be sampled within the budget otherwise.
-    ``warmup = "auto"`` is 100 or 150 iterations if a mode's metric is kept, else 1000, and 500 for
-    a metric that ``auto`` made diagonal, or beside smooths and groups in many dimensions if the
-    posterior is not near normal (``infer/starts.py``). ``draws = "auto"`` is 1000 for each chain,
-    250 to 500 where several subspaces are pooled, and down to 600 where all weights could not be
-    sampled within the budget otherwise. ``adapt_delta`` and ``max_treedepth`` of ``"auto"`` are in
+    ``warmup = "auto"`` is 100 or 150 iterations if a mode's metric is kept, else 300 to 1000, and
+    500 for a metric that ``auto`` made diagonal, or beside smooths and groups in many dimensions if
+    the posterior is not near normal (``infer/starts.py``). ``draws = "auto"`` is 1000 for each
+    chain, 250 to 500 where several subspaces are pooled, and down to 600 where all weights could
+    not be sampled within the budget otherwise. ``adapt_delta`` and ``max_treedepth`` of ``"auto"`` are in
     ``infer/trees.py``. ``metric = "ggn"`` starts with the generalised Gauss-Newton metric of a mode
     inside the subspace; ``"auto"`` does so in up to 75 dimensions, and adapts a diagonal metric in
     more. ``starts`` says where chains start: around a mode that each climbs to from the trained
