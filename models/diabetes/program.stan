@@ -96,11 +96,12 @@ functions {
   //
   //   y ~ normal(known + A z, 1 / tau),   z ~ normal(0, 1),
   //
-  // which leaves y ~ N(known, diag(1 / tau^2) + A A'). With r = tau (y - known)
-  // and Z = diag(tau) A, M = I + Z' Z, which is only as large as z, and b = Z' r,
-
-  // Woodbury's identity and the determinant lemma give the logarithm of its
-  // density,
+  // which leaves y ~ N(known, diag(1 / tau^2) + A A'). With
+  //
+  //   r = tau (y - known),  Z = diag(tau) A,  M = I + Z' Z,  b = Z' r,
+  //
+  // of which M is only as large as z, Woodbury's identity and the determinant
+  // lemma give the logarithm of its density,
   //
   //   sum(log(tau / sqrt(2 pi))) - 1/2 (r' r + log det M - b' M^(-1) b),
   //
@@ -161,9 +162,8 @@ functions {
   }
 
   // The linear predictor with what is integrated out at its prior mean, and
-  // behind it the columns that coordinates of phi multiply, each in units of its
-
-  // prior sd.
+  // behind it the columns that coordinates of phi multiply, each in units of
+  // its prior sd.
   matrix linear_part(data matrix Xc, data matrix H, data array[] int widths,
                      data int activation, data vector p_bar, data real eta_loc,
                      data real eta_scale, data array[] int output,

@@ -105,11 +105,12 @@ functions {
   //
   //   y ~ normal(known + A z, 1 / tau),   z ~ normal(0, 1),
   //
-  // which leaves y ~ N(known, diag(1 / tau^2) + A A'). With r = tau (y - known)
-  // and Z = diag(tau) A, M = I + Z' Z, which is only as large as z, and b = Z' r,
-
-  // Woodbury's identity and the determinant lemma give the logarithm of its
-  // density,
+  // which leaves y ~ N(known, diag(1 / tau^2) + A A'). With
+  //
+  //   r = tau (y - known),  Z = diag(tau) A,  M = I + Z' Z,  b = Z' r,
+  //
+  // of which M is only as large as z, Woodbury's identity and the determinant
+  // lemma give the logarithm of its density,
   //
   //   sum(log(tau / sqrt(2 pi))) - 1/2 (r' r + log det M - b' M^(-1) b),
   //

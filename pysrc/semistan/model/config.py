@@ -166,14 +166,14 @@ class SampleConfig(Section):
     500 for a metric that ``auto`` made diagonal, or beside smooths and groups in many dimensions if
     the posterior is not near normal (``infer/starts.py``). ``draws = "auto"`` is 1000 for each
     chain, 250 to 500 where several subspaces are pooled, and down to 600 where all weights could
-    not be sampled within the budget otherwise. ``adapt_delta`` and ``max_treedepth`` of ``"auto"`` are in
-    ``infer/trees.py``. ``metric = "ggn"`` starts with the generalised Gauss-Newton metric of a mode
-    inside the subspace; ``"auto"`` does so in up to 75 dimensions, and adapts a diagonal metric in
-    more. ``starts`` says where chains start: around a mode that each climbs to from the trained
-    ``curve``, or, where the metric needs no mode, on the curve; at the ``mode`` itself; or at a
-    draw from the ``prior``. ``budget`` is the minutes of sampling that ``k = "auto"`` aims to stay
-    below. ``threads = "auto"`` fills the cores with chains first, then with threads. ``kernel =
-    "auto"`` takes the C++ kernel if it compiles and agrees with the network in PyTorch, else pure
+    not be sampled within the budget otherwise. ``adapt_delta`` and ``max_treedepth`` of ``"auto"``
+    are in ``infer/trees.py``. ``metric = "ggn"`` starts with the generalised Gauss-Newton metric of
+    a mode inside the subspace; ``"auto"`` does so in up to 75 dimensions, and adapts a diagonal
+    metric in more. ``starts`` says where chains start: around a mode that each climbs to from the
+    trained ``curve``, or, where the metric needs no mode, on the curve; at the ``mode`` itself; or
+    at a draw from the ``prior``. ``budget`` is the minutes of sampling that ``k = "auto"`` aims to
+    stay below. ``threads = "auto"`` fills the cores with chains first, then with threads. ``kernel
+    = "auto"`` takes the C++ kernel if it compiles and agrees with the network in PyTorch, else pure
     Stan. ``integrate = "auto"`` integrates out what a gaussian response's predictor is linear in,
     given the rest: output weights that move by themselves and coefficients of other terms. It draws
     them exactly afterwards (``model/integral.py``); ``"none"`` samples everything.

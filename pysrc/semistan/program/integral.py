@@ -207,8 +207,8 @@ def _linear_part(parts: Parts) -> str:
         body = _columns_of_phi(parts, sums)
         text = (
             "// The linear predictor with what is integrated out at its prior mean, and\n"
-            "// behind it the columns that coordinates of phi multiply, each in units of its\n"
-            "// prior sd.\n"
+            "// behind it the columns that coordinates of phi multiply, each in units of\n"
+            "// its prior sd.\n"
         )
     else:
         network = parts.network

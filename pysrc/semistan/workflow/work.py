@@ -100,7 +100,7 @@ def forward_products(network: Networks) -> int:
 def _columns(model: Model, rows: Rows) -> int:
     """Return the columns of all predictors, and of their smooths and groups."""
     dense: tuple[Term, ...] = model.integral.terms if model.integral else ()
-    total = sum(own.X.shape[1] for own in rows.predictors.values())
+    total: int = sum(own.X.shape[1] for own in rows.predictors.values())
     for predictor in model.design.predictors:
         blocks = rows.predictors[predictor.name].blocks
         for term, block in zip(predictor.terms, blocks, strict=True):
