@@ -95,7 +95,7 @@ def test_it_is_in_the_units_of_each_coefficient():
 
 
 def test_the_program_has_the_density_that_numpy_computes(toolchain, tmp_path):
-    bundle, rows = random_bundle("gaussian", priors=HORSESHOE)
+    bundle, rows = random_bundle("gaussian", priors=HORSESHOE, sample={"integrate": "none"})
     states = np.random.default_rng(3).normal(0, 0.7, size=(4, 10))
     data = stan_data(bundle, rows, prior_only=True)
     found = evaluate(bundle, data, states, toolchain, tmp_path)
@@ -125,7 +125,7 @@ def test_the_kernel_passes_its_self_check(toolchain):
 
 
 def test_chains_start_on_the_curve_at_the_trained_coefficients():
-    bundle, rows = random_bundle("gaussian", priors=HORSESHOE)
+    bundle, rows = random_bundle("gaussian", priors=HORSESHOE, sample={"integrate": "none"})
     starts = find_starts(bundle, rows, SampleConfig())
     assert starts.modes == ()
     assert starts.resolve(SampleConfig()).metric == "diag_e"

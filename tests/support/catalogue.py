@@ -180,6 +180,11 @@ PROGRAMS = (
     _program("terms integrated out, theta sampled, kernel", "gaussian", "kernel",
              "linear smooth group", kernel="cpp", priors={"b": "student_t(3, 1, 2)"},
              formula=f"y ~ x1 + s(z, k=4) + (1 | g) + (1 + x1 | h) + {NETWORK}"),
+    _program("horseshoe integrated out", "gaussian", "kernel", "linear networks",
+             priors={"b": "horseshoe(3)"}, formula="y | weights(w) ~ x1 + x2 + nn(u1) + nn(u2)"),
+    _program("horseshoe integrated out, kernel", "gaussian", "kernel", "linear smooth", **ALL,
+             priors={"b": "horseshoe(3)"}, formula=f"y ~ x1 + x2 + s(v, k=4) + {NETWORK}",
+             kernel="cpp"),
     # theta in the subspace
     _program("naive", "poisson", "kernel", feature="naive", **NAIVE),
     _program("naive, kernel", "gaussian", "kernel", kernel="cpp", feature="naive", **NAIVE),

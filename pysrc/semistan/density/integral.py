@@ -79,7 +79,7 @@ def prior_moments(target: Target, x: Tensor) -> tuple[Tensor, Tensor]:
     """Return the prior means and standard deviations (m,) of beta at sampled coordinates (n_s,)."""
     layout, sampled = target.layout, _sampled(target, x)
     mean, sd = x.new_full((layout.size,), torch.nan), x.new_full((layout.size,), torch.nan)
-    for parameter in _of_terms(target):
+    for parameter in _standardised(target):
         at = torch.arange(layout.size)[layout.slices[parameter.name]]
         unit = torch.as_tensor(parameter.unit_at(sampled), dtype=x.dtype)
         mean = mean.index_fill(0, at, 0.0)
@@ -100,8 +100,8 @@ def prior_moments(target: Target, x: Tensor) -> tuple[Tensor, Tensor]:
     return mean[beta], sd[beta]
 
 
-def _of_terms(target: Target) -> list[Parameter]:
-    """Return the standardised coefficients of terms that are integrated out."""
+def _standardised(target: Target) -> list[Parameter]:
+    """Return the standardised coefficients of terms and of theta that are integrated out."""
     assert target.bundle.model.integral
     names = target.bundle.model.integral.parameters
     return [item for item in target.layout.parameters if item.name in names]
@@ -156,17 +156,24 @@ def _of_data(target: Target, values: Values) -> Tensor:
         own = chunk.columns[MU]
         blocks = dict(zip(mean.terms, own.blocks, strict=True))
         of_terms = [_of_term(term, blocks[term], values) for term in integral.terms]
-        of_theta = [own.Z * _theta_sd(target)] if integral.theta else []
+        of_theta = [own.Z * _theta_sd(target, values)] if integral.theta else []
         found.append(torch.cat([*of_theta, *of_terms, own.Z[:, :0]], dim=1))
     return torch.cat(found)
 
 
-def _theta_sd(target: Target) -> Tensor:
+def _theta_sd(target: Target, values: Values) -> Tensor:
     """Return the prior standard deviations (P,) of what multiplies the standardised columns."""
     bundle = target.bundle
+    units = torch.from_numpy(bundle.units.coefficient_scale(MU))
+    if joint := bundle.model.joint:
+        ones = torch.ones_like(values[joint.z])
+        return (
+            bundle.units.scale(MU)
+            * joint.theta({**values, joint.z: ones}, target.prior_data)
+            / units
+        )
     (prior,) = (p for p in target.priors if p.parameter == bundle.design.mean.theta)
     assert isinstance(prior.distribution, torch.distributions.Normal)
-    units = torch.from_numpy(bundle.units.coefficient_scale(MU))
     return bundle.units.scale(MU) * prior.distribution.scale / units
 
 

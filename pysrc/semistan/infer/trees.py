@@ -4,7 +4,7 @@ Where the output layer is integrated out of more than 75 dimensions, the step is
 stiff directions, and the way by directions that the prior rules and predictions hardly need: a tree
 that is cut early gives a valid draw, and more effective draws of predictions for each gradient than
 one that turns by itself. Stiffness grows with the rows, and so does the depth; standard deviations
-of smooths, processes and groups whose coefficients are integrated out too need one more to move as
+and scales of coefficients that are integrated out too need one more to move as
 well as predictions do. Elsewhere trees turn
 by themselves, and steps are small, as they must be where standard deviations of coefficients are
 sampled, with which the posterior narrows, and smaller yet in the span of a curve, in which the
@@ -57,7 +57,8 @@ def trees_of(model: Model, k: int, rows: int, departure: float = inf) -> Trees:
     if not are_cut(model, k):
         return WHOLE
     cut = next((trees for most, trees in CUT.items() if rows <= most), Trees(0.9, 10))
-    deeper = cut.max_treedepth + 1 if model.design.terms else cut.max_treedepth
+    beside = bool(model.design.terms) or model.joint is not None
+    deeper = cut.max_treedepth + beside
     return replace(cut, max_treedepth=min(deeper, WHOLE.max_treedepth))
 
 
@@ -66,5 +67,6 @@ def are_cut(model: Model, k: int) -> bool:
     if model.integral is None or not model.integral.phi:
         return False
     sampled = len(model.design.terms) > len(model.integral.terms)
-    narrows = sampled or model.joint or model.config.priors.scales_all
+    joint = model.joint is not model.integral.joint
+    narrows = sampled or joint or model.config.priors.scales_all
     return model.moves == "all" and k > MOST_GAUSSIAN and not narrows

@@ -81,9 +81,9 @@ class Bundle:
         if self.model.integral is None:
             return every
         of_phi = every.slices[PHI].start + self.linear
-        theta = every.positions([self.design.mean.theta] if self.model.integral.theta else [])
-        of_terms = every.positions(self.model.integral.parameters)
-        return Layout(every.parameters, np.concatenate([of_phi, theta, of_terms]))
+        theta = (self.design.mean.theta,) if self.model.integral.theta else ()
+        others = every.positions((*theta, *self.model.integral.parameters))
+        return Layout(every.parameters, np.concatenate([of_phi, others]))
 
     @property
     def prior_data(self) -> dict[str, Any]:

@@ -16,10 +16,10 @@ than a normal one, where sigma is known, and in the span of a curve, where nothi
 themselves. They stay sampled too where they are many beside the other weights, as of one wide
 hidden layer: the products of all pairs of m coordinates then take longer than shorter trees save.
 Of the other terms those with the fewest coefficients are integrated out first, up to
-``MOST_COLUMNS`` in all, whose Cholesky factor each gradient needs; groups with correlated effects,
-with covariances between levels, with several memberships or with standard deviations by a factor
-stay sampled. Theta alone is no reason for an integral, since in the span of a curve chains move as
-well with theta as without; it stays sampled if its prior is not normal.
+``MOST_COLUMNS`` in all, whose Cholesky factor each gradient needs; groups with correlated effects
+stay sampled, as do those of several effects with covariances between levels. Theta alone is no
+reason for an integral, since in the span of a curve chains move as well with theta as without; it
+stays sampled if its prior is not normal, which the horseshoe is given its scales.
 
 Nothing is integrated out with a temperature other than 1, of censored or truncated responses, where
 sigma has a predictor, where coefficients are orthogonalised in the program or follow phi, and by
@@ -41,7 +41,8 @@ from semistan.model.families.family import Family
 from semistan.model.names import MU
 from semistan.model.networks.networks import Networks, output_layers
 from semistan.model.orthogonal import in_model
-from semistan.model.priors.groups import PriorGroup
+from semistan.model.priors.density import Joint
+from semistan.model.priors.groups import PriorGroup, joint_prior
 from semistan.model.subspace import Subspace
 from semistan.model.terms.penalised import Penalised
 from semistan.model.terms.term import Integrable, Term
@@ -66,16 +67,20 @@ class Integral:
         Whether the structured coefficients are.
     terms : tuple of Integrable
         The terms whose coefficients are.
+    joint : Joint, optional
+        What theta is made of, if it is of standard normal coefficients, which are then.
     """
 
     phi: bool
     theta: bool
     terms: tuple[Integrable, ...] = ()
+    joint: Joint | None = None
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """Names of the terms' standardised coefficients in the program."""
-        return tuple(term.names[0] for term in self.terms)
+        """Names of the standardised coefficients in the program, but for theta's own."""
+        of_joint = (self.joint.z,) if self.joint else ()
+        return (*of_joint, *(term.names[0] for term in self.terms))
 
     @property
     def text(self) -> str:
@@ -122,10 +127,23 @@ def integral_of(
     theta = bool(design.coefficients) and of_theta == {NORMAL}
     outputs = sum(len(layer) for layer in output_layers(networks, MU))
     beside = len(design.mean.coefficients) if theta else 0
-    many = outputs < networks.d and (outputs + beside) ** 2 > MOST_PAIRS * networks.d
+    pairs = outputs**2 + 2 * outputs * beside
+    many = outputs < networks.d and pairs > MOST_PAIRS * networks.d
     phi = moves in ("both", "all") and not many and _free_output_layers(networks, priors)
-    terms = _few_columns(design, beside + (outputs if phi else 0))
-    return Integral(phi, theta, terms) if phi or terms else None
+    if phi:
+        beside += outputs
+    if joint := _joint(config, design, beside):
+        beside += len(design.mean.coefficients)
+    terms = _few_columns(design, beside)
+    found = Integral(phi, theta or joint is not None, terms, joint)
+    return found if phi or terms or joint else None
+
+
+def _joint(config: ModelConfig, design: Design, others: int) -> Joint | None:
+    """Return what theta is made of, if that can be integrated out beside others."""
+    density = joint_prior(config)
+    fits = others + len(design.mean.coefficients) <= MOST_COLUMNS
+    return density.joint if density and fits else None
 
 
 def _is_integrable(term: Term) -> TypeGuard[Integrable]:

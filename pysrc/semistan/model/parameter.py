@@ -208,7 +208,10 @@ def lkj(shape: float, choice: Choice) -> OwnPrior:
     (argument,) = choice.data
 
     def log_density(factor: Tensor) -> Tensor:
-        prior: Any = torch.distributions.LKJCholesky(factor.shape[-1], shape, validate_args=False)
+        concentration = torch.tensor(shape, dtype=torch.float64)
+        prior: Any = torch.distributions.LKJCholesky(
+            factor.shape[-1], concentration, validate_args=False
+        )
         total: Tensor = prior.log_prob(factor).sum()
         return total
 

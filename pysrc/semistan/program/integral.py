@@ -155,7 +155,7 @@ def _declared_in_cpp(parts: Parts) -> str:
 def _in_cpp(parts: Parts) -> list[tuple[str, str]]:
     """Pair the arguments of the kernel's function with what is passed."""
     assert parts.integral
-    theta, phi = parts.integral.theta, parts.integral.phi
+    phi = parts.integral.phi
     further = other_sums(sampled_mean(parts), "")
     columns = known_columns(parts)
     return [
@@ -167,10 +167,10 @@ def _in_cpp(parts: Parts) -> list[tuple[str, str]]:
         (_phi_sd(parts), phi_scale(parts, "linear") if phi else NOTHING),
         ("data matrix XZ", columns or NO_COLUMNS),
         ("data matrix gram", GRAM if columns else NO_GRAM),
-        (f"{'' if parts.integral.terms else 'data '}vector sd", _known_sd(parts)),
+        (f"{'' if _has_sds(parts) else 'data '}vector sd", _known_sd(parts)),
         ("data vector weights", "weights" if "weights" in parts.design.given else NOTHING),
         ("vector phi", "phi_0" if phi else PHI),
-        ("vector theta", "prior_b_location" if theta else "theta"),
+        ("vector theta", _mean_of_theta(parts)),
         ("real sigma", "sigma"),
         ("vector extra", " + ".join(further) or NOTHING),
     ]
@@ -195,7 +195,7 @@ def _arguments(parts: Parts) -> list[tuple[str, str]]:
     if parts.integral.phi and parts.network.multiplies:
         pairs.append(("data array[] int of_input", "of_input"))
     pairs.append(("vector phi", "phi_0" if parts.integral.phi else PHI))
-    pairs.append(("vector theta", "prior_b_location" if parts.integral.theta else "theta"))
+    pairs.append(("vector theta", _mean_of_theta(parts)))
     return [*pairs, *((argument, argument.split()[-1]) for argument in sampled)]
 
 
@@ -254,20 +254,33 @@ def _precision(parts: Parts) -> tuple[str, str]:
     return "N", "rep_vector(inv(sigma), N)"
 
 
+def _mean_of_theta(parts: Parts) -> str:
+    """Return theta where it is sampled, else its prior mean."""
+    assert parts.integral
+    if parts.integral.joint:
+        return "zeros_vector(P)"
+    return "prior_b_location" if parts.integral.theta else "theta"
+
+
+def _has_sds(parts: Parts) -> bool:
+    """Say whether some prior standard deviations of what is integrated out are sampled."""
+    return bool(parts.integral and (parts.integral.terms or parts.integral.joint))
+
+
 def _known_sd(parts: Parts) -> str:
     """Name the prior standard deviations of what multiplies columns that are data."""
     assert parts.integral
-    if parts.integral.terms:
+    if _has_sds(parts):
         return SD
     return THETA_SD if parts.integral.theta else NOTHING
 
 
 def _known_sds(parts: Parts) -> str:
     """Declare them, where they depend on what is sampled."""
-    assert parts.integral
-    if not parts.integral.terms:
+    if not (parts.integral and _has_sds(parts)):
         return ""
-    found = [THETA_SD] if parts.integral.theta else []
+    of_theta = parts.integral.joint.spread if parts.integral.joint else THETA_SD
+    found = [of_theta] if parts.integral.theta else []
     found += [
         term.spread_text if len(term.z_sizes) == 1 else f"to_vector({term.spread_text})"
         for term in parts.integral.terms
@@ -335,7 +348,7 @@ def integral_draws(parts: Parts) -> str:
         made = _phi_scales(parts) + AT_MEAN
         change = f"{phi_scale(parts, 'linear')} .* {own('n_linear')}"
         moved += f"phi = phi_0;\nphi[linear] += {change};\n"
-    if integral.theta:
+    if integral.theta and not integral.joint:
         lines.append(("vector[P] theta;", "structured coefficients"))
         moved += f"theta = prior_b_location + prior_b_scale .* {own('P')};\n"
     for item in parts.parameters:
@@ -355,4 +368,5 @@ def integral_draws(parts: Parts) -> str:
         + "".join(statement(line, WIDTH - 4) for line in moved.splitlines())
     )
     drawn = declarations(lines) + "{\n" + indent(body, "  ") + "}\n"
-    return drawn + declarations(made_lines(integral.terms))
+    made_of_joint = integral.joint.stan if integral.joint else ""
+    return drawn + made_of_joint + declarations(made_lines(integral.terms))

@@ -177,7 +177,8 @@ def _theta_raw(parts: Parts) -> str:
 
 def _transformed_parameters(parts: Parts) -> str:
     if parts.integral:
-        return declarations([*constant_lines(parts), *made_lines(sampled_terms(parts))])
+        made = "" if parts.integral.joint else theta_text(parts)
+        return made + declarations([*constant_lines(parts), *made_lines(sampled_terms(parts))])
     return theta_text(parts) + declarations([*fixed_lines(parts), LPRIOR]) + _densities(parts)
 
 

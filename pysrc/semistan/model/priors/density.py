@@ -42,8 +42,12 @@ class Joint:
         Maps ``values`` and ``data`` to the coefficients (P,), in PyTorch.
     start : callable
         Maps coefficients (P,) and ``data`` to values that make them.
+    z : str
+        The name of its standard normal coefficients, which theta is linear in.
+    spread : str
+        What they are multiplied by in the program.
     stan : str
-        The declaration of ``theta`` in the program's transformed parameters.
+        The declaration of ``theta`` in the program.
     files : tuple of str
         Files of ``stan/`` that it needs.
     argument_text : mapping
@@ -53,6 +57,8 @@ class Joint:
     parameters: Callable[[Mapping[str, Any], int], tuple[Parameter, ...]]
     theta: Callable[[Mapping[str, Tensor], Mapping[str, Any]], Tensor]
     start: Callable[[Array, Mapping[str, Any]], dict[str, Any]]
+    z: str
+    spread: str
     stan: str
     files: tuple[str, ...] = ()
     argument_text: Mapping[str, str] = field(default_factory=dict)

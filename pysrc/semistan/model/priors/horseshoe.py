@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 PREFIX = "prior_b_"
+SCALES = "hs_local, hs_global * prior_b_scale_global, sqrt(hs_slab) * prior_b_scale_slab"
 THETA = """\
 vector[P] theta  // structured coefficients
   = horseshoe(zb, hs_local, hs_global * prior_b_scale_global,
@@ -75,7 +76,7 @@ def _start(theta: Array, data: Mapping[str, Any]) -> dict[str, Any]:
 
 def _half_t(df: float, name: str, argument: str, constant: str) -> OwnPrior:
     def log_density(value: Tensor) -> Tensor:
-        prior: Any = torch.distributions.StudentT(df)
+        prior: Any = torch.distributions.StudentT(torch.tensor(df, dtype=torch.float64))
         total: Tensor = prior.log_prob(value).sum() + value.numel() * np.log(2)
         return total
 
@@ -110,7 +111,8 @@ HORSESHOE = Density(
     "horseshoe", ("df", "scale_global", "df_global", "scale_slab", "df_slab"),
     ("scale_global", "scale_slab"), defaults=(1, 1, 1, 2, 4),
     joint=Joint(
-        _parameters, _theta, _start, THETA, ("horseshoe.stanfunctions",),
+        _parameters, _theta, _start, "zb", f"horseshoe(rep_vector(1, P), {SCALES})", THETA,
+        ("horseshoe.stanfunctions",),
         {
             "scale_global": "scale of tau", "df_global": "degrees of freedom of tau",
             "scale_slab": "scale of c", "df_slab": "degrees of freedom of c",
