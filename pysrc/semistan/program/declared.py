@@ -9,7 +9,7 @@ from semistan.model.priors.groups import PriorGroup, choices
 from semistan.model.priors.weight_scales import GROUPS, SD_W
 from semistan.model.stan_text import WIDTH, declarations, heading, statement
 from semistan.program.completion import completion_lines
-from semistan.program.integral import integral_lines, prepared_columns, sampled_parameters
+from semistan.program.integral import columns, integral_lines, sampled_parameters
 from semistan.program.parts import Parts, known_of_rows
 from semistan.program.predictors import (
     centred_columns,
@@ -173,7 +173,7 @@ def _member_lines(item: PriorGroup) -> list[tuple[str, str]]:
 def transformed_data(parts: Parts) -> str:
     """Declare what is made of the data once."""
     if parts.integral:
-        return prepared_inputs(parts) + prepared_columns(parts)
+        return prepared_inputs(parts) + columns(parts).prepared
     if parts.integrates_theta:
         return prepared_inputs(parts) + declarations(marginal_data(parts))
     split = ("array[N] int slice = linspaced_int_array(N, 1, N);", "rows to be split")

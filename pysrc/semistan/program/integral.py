@@ -6,7 +6,6 @@ quantities, so that the columns of its chains have the same names as those of ot
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from textwrap import indent
 
@@ -17,6 +16,7 @@ from semistan.model.priors.groups import PHI
 from semistan.model.priors.weight_scales import stan_scale
 from semistan.model.stan_text import WIDTH, call, declarations, statement
 from semistan.model.terms.term import Term
+from semistan.program.columns import Columns, number
 from semistan.program.likelihood import NOTHING, UNITS, kernel_sizes
 from semistan.program.networks import TIMES
 from semistan.program.parts import Parts, has_log_lik
@@ -24,11 +24,15 @@ from semistan.program.predictors import made_lines, other_sums, term_arguments
 from semistan.program.sources import stan_source
 
 ROWS = ("data vector y", "data matrix Xc", "data matrix H")
-PHI_SCALE, PHI_SD, THETA_SD = "prior_phi_scale", "phi_sd", "prior_b_scale"
-KNOWN, GRAM, SD = "XZ", "gram", "sd_XZ"  # columns that are data, their products, their prior sd
-NO_COLUMNS, NO_GRAM = "rep_matrix(0, N, 0)", "rep_matrix(0, 0, 0)"
+PHI_SCALE, PHI_SD = "prior_phi_scale", "phi_sd"
 # phi with what is integrated out at its prior mean
 AT_MEAN = f"vector[k] phi_0 = prior_phi_location;\nphi_0[sampled] = {PHI_SAMPLED};\n"
+
+
+def columns(parts: Parts) -> Columns:
+    """Return the columns of what is integrated out that are data."""
+    assert parts.integral
+    return Columns(parts.integral, weighted="weights" in parts.design.given)
 
 
 def sampled_parameters(parts: Parts) -> list[Parameter]:
@@ -61,44 +65,6 @@ def sampled_mean(parts: Parts) -> Predictor:
     """Return the mean's predictor without the terms that are integrated out."""
     mean, kept = parts.design.mean, sampled_terms(parts)
     return replace(mean, terms=tuple(term for term in mean.terms if term in kept))
-
-
-def known_columns(parts: Parts) -> str:
-    """Name the columns of what is integrated out that are data; empty without."""
-    every = _data_columns(parts)
-    return every[0] if len(every) == 1 and every[0].isidentifier() else KNOWN if every else ""
-
-
-def _data_columns(parts: Parts) -> list[str]:
-    assert parts.integral
-    of_theta = ["Xc"] if parts.integral.theta else []
-    return [*of_theta, *(term.columns_text for term in parts.integral.terms)]
-
-
-def prepared_columns(parts: Parts) -> str:
-    """Declare, in the transformed data, the columns that are data and their products."""
-    if not (parts.integral and (every := _data_columns(parts))):
-        return ""
-    name, text = known_columns(parts), ""
-    if name == KNOWN:
-        text = declarations([(f"matrix[N, {_number(parts)}] {KNOWN}", "of theta, and of terms")])
-        text += f"  = {_appended('append_col', every, 4)};\n"
-    weighted = "weights" in parts.design.given
-    rows = f"diag_pre_multiply(sqrt(weights), {name})" if weighted else name
-    gram = (f"matrix[cols({name}), cols({name})] {GRAM} = crossprod({rows});", "")
-    words = "// Columns that what is integrated out multiplies\n"
-    return words + text + declarations([gram])
-
-
-def _number(parts: Parts) -> str:
-    """Return how many columns are data: ``P + m_1``."""
-    assert parts.integral
-    of_theta = ["P"] if parts.integral.theta else []
-    return " + ".join([*of_theta, *(_size(term.z_sizes) for term in parts.integral.terms)])
-
-
-def _size(sizes: Sequence[str]) -> str:
-    return " * ".join(size for size in sizes if size != "1")
 
 
 def phi_scale(parts: Parts, which: str) -> str:
@@ -155,9 +121,8 @@ def _declared_in_cpp(parts: Parts) -> str:
 def _in_cpp(parts: Parts) -> list[tuple[str, str]]:
     """Pair the arguments of the kernel's function with what is passed."""
     assert parts.integral
-    phi = parts.integral.phi
+    phi, of_data = parts.integral.phi, columns(parts)
     further = other_sums(sampled_mean(parts), "")
-    columns = known_columns(parts)
     return [
         *((argument, argument.split()[-1]) for argument in ROWS),
         *kernel_sizes(parts.network),
@@ -165,9 +130,9 @@ def _in_cpp(parts: Parts) -> list[tuple[str, str]]:
         *((argument, argument.split()[-1]) for argument in UNITS),
         ("data array[] int column", "column" if phi else "zeros_int_array(0)"),
         (_phi_sd(parts), phi_scale(parts, "linear") if phi else NOTHING),
-        ("data matrix XZ", columns or NO_COLUMNS),
-        ("data matrix gram", GRAM if columns else NO_GRAM),
-        (f"{'' if _has_sds(parts) else 'data '}vector sd", _known_sd(parts)),
+        ("data matrix XZ", of_data.name),
+        ("data matrix gram", of_data.gram),
+        (f"{'' if of_data.sampled_sd else 'data '}vector sd", of_data.sd),
         ("data vector weights", "weights" if "weights" in parts.design.given else NOTHING),
         ("vector phi", "phi_0" if phi else PHI),
         ("vector theta", _mean_of_theta(parts)),
@@ -262,48 +227,13 @@ def _mean_of_theta(parts: Parts) -> str:
     return "prior_b_location" if parts.integral.theta else "theta"
 
 
-def _has_sds(parts: Parts) -> bool:
-    """Say whether some prior standard deviations of what is integrated out are sampled."""
-    return bool(parts.integral and (parts.integral.terms or parts.integral.joint))
-
-
-def _known_sd(parts: Parts) -> str:
-    """Name the prior standard deviations of what multiplies columns that are data."""
-    assert parts.integral
-    if _has_sds(parts):
-        return SD
-    return THETA_SD if parts.integral.theta else NOTHING
-
-
-def _known_sds(parts: Parts) -> str:
-    """Declare them, where they depend on what is sampled."""
-    if not (parts.integral and _has_sds(parts)):
-        return ""
-    of_theta = parts.integral.joint.spread if parts.integral.joint else THETA_SD
-    found = [of_theta] if parts.integral.theta else []
-    found += [
-        term.spread_text if len(term.z_sizes) == 1 else f"to_vector({term.spread_text})"
-        for term in parts.integral.terms
-    ]
-    declared = f"vector[{_number(parts)}] {SD}  // prior sd of what they multiply\n"
-    return f"{declared}  = {_appended('append_row', found, 4)};\n"
-
-
-def _appended(function: str, items: Sequence[str], margin: int) -> str:
-    """Append several vectors or matrices, in one line or each in one of its own."""
-    *first, last = items
-    lines = [*(f"{function}({item}" for item in first), last + ")" * len(first)]
-    single = ", ".join(lines)
-    return single if len(single) + margin < WIDTH - 8 else f",\n{' ' * margin}".join(lines)
-
-
 def _passed(parts: Parts, function: str, tail: str, width: int) -> str:
     """Call a function of the integral; what it is passed begins a line each."""
-    columns, (_, tau) = known_columns(parts), _precision(parts)
+    of_data, (_, tau) = columns(parts), _precision(parts)
     space = " " * (len(function) + 1)
     lines = [
         "y", indent(_part(parts, width - len(space)), space).lstrip(),
-        f"{columns or NO_COLUMNS}, {GRAM if columns else NO_GRAM}, {_known_sd(parts)}",
+        f"{of_data.name}, {of_data.gram}, {of_data.sd}",
         f"{tau}, inv_square(sigma)",
     ]  # fmt: skip
     return f"{function}(" + f",\n{space}".join(lines) + f"){tail}\n"
@@ -317,8 +247,8 @@ def _assigned(head: str, text: str) -> str:
 def integral_model(parts: Parts) -> str:
     """Return the statements that add log p(y | what is sampled)."""
     assert parts.integral
-    made, at_mean = _phi_scales(parts), AT_MEAN if parts.integral.phi else ""
-    at_mean += _known_sds(parts)
+    made = _phi_scales(parts)
+    at_mean = (AT_MEAN if parts.integral.phi else "") + columns(parts).declared_sd
     if in_one_pass(parts):
         passed = [value for _, value in _in_cpp(parts)]
         called = call("target += gaussian_integral", passed, ";", WIDTH - 4)
@@ -354,10 +284,10 @@ def integral_draws(parts: Parts) -> str:
     for item in parts.parameters:
         if item.name in integral.parameters:
             lines.append((item.declaration, item.text))
-            standardised = own(_size(item.sizes))
+            standardised = own(number(item.sizes))
             matrix = f"to_matrix({', '.join([standardised, *item.sizes])})"
             moved += f"{item.name} = {standardised if len(item.sizes) == 1 else matrix};\n"
-    size, made = " + ".join(sizes), made + _known_sds(parts)
+    size, made = " + ".join(sizes), made + columns(parts).declared_sd
     body = (
         made
         + "// What is integrated out, standardised, from its prior or given y\n"
