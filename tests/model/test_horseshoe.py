@@ -24,7 +24,7 @@ from semistan.workflow.new_run import new_run
 from semistan.workflow.outputs import generate
 from semistan.workflow.sample import sample
 from support.assertions import Z, mcse
-from support.programs import evaluate
+from support.programs import evaluate, stanc_output
 from support.small import small_prepared
 from support.untrained import random_bundle
 
@@ -116,6 +116,16 @@ def test_the_program_has_the_density_that_numpy_computes(toolchain, tmp_path):
     )  # fmt: skip
     assert found.written["lprior"] == pytest.approx(prior, rel=1e-12)
     assert found.lp == pytest.approx(prior + logs.sum(axis=1), rel=1e-12)
+
+
+def test_its_coefficients_are_made_of_what_is_sampled_beside_an_integral(
+    toolchain, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("semistan.model.integral.MOST_COLUMNS", 1)
+    bundle, _ = random_bundle("gaussian", priors=HORSESHOE, subspace={"construction": "full"})
+    assert bundle.model.integral.phi
+    assert bundle.model.integral.joint is None
+    assert stanc_output(bundle_program(bundle), toolchain, tmp_path) == ""
 
 
 def test_the_kernel_passes_its_self_check(toolchain):

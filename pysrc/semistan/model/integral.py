@@ -143,7 +143,8 @@ def _joint(config: ModelConfig, design: Design, others: int) -> Joint | None:
     """Return what theta is made of, if that can be integrated out beside others."""
     density = joint_prior(config)
     fits = others + len(design.mean.coefficients) <= MOST_COLUMNS
-    return density.joint if density and fits else None
+    joint = density.joint if density else None
+    return joint if joint and joint.z and fits else None
 
 
 def _is_integrable(term: Term) -> TypeGuard[Integrable]:

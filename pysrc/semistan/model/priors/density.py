@@ -42,14 +42,13 @@ class Joint:
         Maps ``values`` and ``data`` to the coefficients (P,), in PyTorch.
     start : callable
         Maps coefficients (P,) and ``data`` to values that make them.
-    z : str
-        The name of its standard normal coefficients, which theta is linear in.
-    spread : str
-        What they are multiplied by in the program.
     stan : str
         The declaration of ``theta`` in the program.
     files : tuple of str
         Files of ``stan/`` that it needs.
+    z, spread : str
+        The name of the standard normal coefficients that theta is a multiple of, given the others,
+        and of what in the program; empty if it is not, so that it is not integrated out.
     argument_text : mapping
         What the arguments are whose names do not say it.
     """
@@ -57,10 +56,10 @@ class Joint:
     parameters: Callable[[Mapping[str, Any], int], tuple[Parameter, ...]]
     theta: Callable[[Mapping[str, Tensor], Mapping[str, Any]], Tensor]
     start: Callable[[Array, Mapping[str, Any]], dict[str, Any]]
-    z: str
-    spread: str
     stan: str
     files: tuple[str, ...] = ()
+    z: str = ""
+    spread: str = ""
     argument_text: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -111,8 +111,8 @@ HORSESHOE = Density(
     "horseshoe", ("df", "scale_global", "df_global", "scale_slab", "df_slab"),
     ("scale_global", "scale_slab"), defaults=(1, 1, 1, 2, 4),
     joint=Joint(
-        _parameters, _theta, _start, "zb", f"horseshoe(rep_vector(1, P), {SCALES})", THETA,
-        ("horseshoe.stanfunctions",),
+        _parameters, _theta, _start, THETA, ("horseshoe.stanfunctions",),
+        "zb", f"horseshoe(rep_vector(1, P), {SCALES})",
         {
             "scale_global": "scale of tau", "df_global": "degrees of freedom of tau",
             "scale_slab": "scale of c", "df_slab": "degrees of freedom of c",
