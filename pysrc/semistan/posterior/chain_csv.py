@@ -59,10 +59,15 @@ def read_chain(path: Path, form: ChainForm, *, known: bool, remedy: str) -> Chai
     problem = _misfit(columns, form)
     if not known:
         problem = _cut_off(path) or _of_another(path) or problem
-    # a sampler may have no number for what it says of itself, but the model's quantities have one
-    judged = {name: x for name, x in columns.items() if not (known and name.endswith("__"))}
-    if problem := problem or _bad_cell(judged):
+    if problem := problem or ("" if known else _bad_cell(columns)):
         raise InputError(f"'{path}' is no whole chain: {problem}; {remedy}")
+    # A sampler may have no number for what it says of itself.
+    of_model = {name: column for name, column in columns.items() if not name.endswith("__")}
+    if problem := _bad_cell(of_model):
+        raise InputError(
+            f"'{path}' is as the sampler wrote it, but {problem}: the program failed there; sample "
+            "anew with --integrate none, and if that helps, please report it"
+        )
     return columns
 
 
