@@ -1,6 +1,7 @@
 """The mode inside the subspace and its metric, against the program and a closed form."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -153,11 +154,13 @@ def test_a_metric_is_adapted_where_the_posterior_is_bent(monkeypatch):
     starts = find_starts(bundle, rows, options)
     assert starts.one_mode and starts.departure < NORMAL
     mode = replace(starts.found[0], q=np.zeros(2), inv_metric=np.eye(2))
+    layout, model = SimpleNamespace(sampled=np.arange(2)), SimpleNamespace(integral=None)
+    target = SimpleNamespace(layout=layout, bundle=SimpleNamespace(model=model))
 
     monkeypatch.setattr("semistan.infer.starts.negative_log_posterior", lambda _, q: q @ q / 2)
-    assert departure(None, (mode, mode)) == pytest.approx(0, abs=1e-12)
+    assert departure(target, (mode, mode)) == pytest.approx(0, abs=1e-12)
     monkeypatch.setattr("semistan.infer.starts.negative_log_posterior", lambda _, q: 2 * q @ q)
-    found = departure(None, (mode, mode))
+    found = departure(target, (mode, mode))
     assert found == pytest.approx(3, rel=0.5)  # of (1 - 4) chi^2 / 2 with 2 degrees of freedom
     bent = replace(starts, departure=found)
     assert bent.one_mode and not bent.keeps_metric
@@ -172,7 +175,9 @@ def test_a_metric_is_adapted_where_the_posterior_is_bent(monkeypatch):
 )
 def test_where_the_posterior_narrows_a_metric_of_many_dimensions_is_kept(dimensions, nats, warmup):
     mode = Mode(np.zeros(dimensions), np.eye(dimensions), 0.0, 1)
-    starts = Starts((), (mode, mode), narrows=True, penalised=71, departure=nats)
+    starts = Starts(
+        (), (mode, mode), narrows=True, penalised=71, dimensions=dimensions, departure=nats
+    )
     near = nats < np.sqrt(1.5**2 + 71 / 4)
     assert starts.is_near_normal == near
     assert starts.keeps_metric == (near or dimensions > 75)
@@ -185,14 +190,34 @@ def test_effects_of_many_levels_keep_the_metric_of_their_mode():
     generator = np.random.default_rng(2)
     frame = small_frame(400).assign(g=[f"level {i % 80}" for i in range(400)])
     frame["y"] += 7 * np.resize(generator.normal(size=80), 400)
-    bundle, rows = small_bundle("y ~ x + (1 | g) + nn(u, v)", frame, priors={})
+    bundle, rows = small_bundle("y ~ x + (1 | g) + nn(u, v)", frame, priors={},
+                                sample={"integrate": "none"})  # fmt: skip
     options, said = SampleConfig(chains=2), []
     starts = find_starts(bundle, rows, options, say=said.append)
-    assert len(starts.found[0].q) > 80
+    assert starts.dimensions > 80
     assert starts.keeps_metric
     resolved = starts.resolve(options)
     assert (resolved.metric, resolved.warmup) == ("ggn", 150)
     assert "its metric is kept" in starts.text(resolved, with_metric=True)
+
+
+@pytest.mark.parametrize(("dimensions", "warmup"), [(7, 300), (40, 600), (75, 1000)])
+def test_warm_up_is_shorter_where_coefficients_are_integrated_out(dimensions, warmup):
+    mode = Mode(np.zeros(dimensions), np.eye(dimensions), 0.0, 1)
+    starts = Starts((), (mode, mode), dimensions=dimensions, integrated=True, departure=9.0)
+    assert starts.resolve(SampleConfig()).warmup == warmup
+    assert replace(starts, integrated=False).resolve(SampleConfig()).warmup == 1000
+
+
+def test_what_is_integrated_out_does_not_narrow_the_posterior():
+    formula = "y ~ x1 + s(v, k=4) + (1 | g) + nn(u1)"
+    for integrate, narrows in (("auto", False), ("none", True)):
+        bundle, rows = random_bundle("gaussian", formula=formula, sample={"integrate": integrate})
+        starts = find_starts(bundle, rows, SampleConfig(chains=2))
+        assert starts.narrows == narrows
+        assert starts.integrated != narrows
+        assert starts.dimensions == len(bundle.layout.sampled)
+        assert np.isfinite(starts.departure) == starts.one_mode
 
 
 def test_a_metric_too_narrow_to_be_learnt_is_kept():

@@ -297,7 +297,9 @@ def n_unconstrained(bundle):
 
 CASES = {
     "everything": lambda: everything(priors=PRIORS),
-    "gaussian without weights": lambda: random_bundle("gaussian", formula=SOME),
+    "gaussian without weights": lambda: random_bundle(
+        "gaussian", formula=SOME, sample={"integrate": "none"}
+    ),
 }
 
 
