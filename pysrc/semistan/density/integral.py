@@ -102,9 +102,8 @@ def prior_moments(target: Target, x: Tensor) -> tuple[Tensor, Tensor]:
 
 def _standardised(target: Target) -> list[Parameter]:
     """Return the standardised coefficients of terms and of theta that are integrated out."""
-    assert target.bundle.model.integral
-    names = target.bundle.model.integral.parameters
-    return [item for item in target.layout.parameters if item.name in names]
+    drawn = target.bundle.model.drawn
+    return [item for item in target.layout.parameters if item.name in drawn and item.prior]
 
 
 def _sampled(target: Target, x: Tensor) -> dict[str, Tensor]:
@@ -124,7 +123,9 @@ def linear_part(target: Target, x: Tensor) -> Linear:
     mean, sd = prior_moments(target, x)
     values = target.values(whole(target, x, mean))
     at_mean = torch.cat([chunk[MU] for chunk in target.predictors(values)])
-    columns = torch.cat([_of_phi(target, x, mean, sd, at_mean), _of_data(target, values)], dim=1)
+    of_phi = _of_phi(target, x, mean, sd, at_mean)
+    one_sd_more = target.values(whole(target, x, mean + sd))
+    columns = torch.cat([of_phi, _of_data(target, values, one_sd_more)], dim=1)
     sigma = values["sigma"]
     y = torch.cat([chunk.y for chunk in target.chunks])
     weights = [chunk.given.get("weights", torch.ones_like(chunk.y)) for chunk in target.chunks]
@@ -147,34 +148,23 @@ def _of_phi(target: Target, x: Tensor, mean: Tensor, sd: Tensor, at_mean: Tensor
     return (moved - at_mean).T
 
 
-def _of_data(target: Target, values: Values) -> Tensor:
-    """Return the columns (N, m - n) of theta and of the terms, without a network."""
+def _of_data(target: Target, values: Values, one_sd_more: Values) -> Tensor:
+    """Return the columns (N, m - n) of theta and of the terms, without a network.
+
+    They are at parameters whose integrated coordinates are at their prior means, and one standard
+    deviation above these.
+    """
     integral, mean = target.bundle.model.integral, target.bundle.design.mean
     assert integral
-    found = []
+    at_mean, above = (target.coefficients(each, mean) for each in (values, one_sd_more))
+    theta_sd, found = target.bundle.units.scale(MU) * (above - at_mean), []
     for chunk in target.chunks:
         own = chunk.columns[MU]
         blocks = dict(zip(mean.terms, own.blocks, strict=True))
         of_terms = [_of_term(term, blocks[term], values) for term in integral.terms]
-        of_theta = [own.Z * _theta_sd(target, values)] if integral.theta else []
+        of_theta = [own.Z * theta_sd] if integral.theta else []
         found.append(torch.cat([*of_theta, *of_terms, own.Z[:, :0]], dim=1))
     return torch.cat(found)
-
-
-def _theta_sd(target: Target, values: Values) -> Tensor:
-    """Return the prior standard deviations (P,) of what multiplies the standardised columns."""
-    bundle = target.bundle
-    units = torch.from_numpy(bundle.units.coefficient_scale(MU))
-    if joint := bundle.model.joint:
-        ones = torch.ones_like(values[joint.z])
-        return (
-            bundle.units.scale(MU)
-            * joint.theta({**values, joint.z: ones}, target.prior_data)
-            / units
-        )
-    (prior,) = (p for p in target.priors if p.parameter == bundle.design.mean.theta)
-    assert isinstance(prior.distribution, torch.distributions.Normal)
-    return bundle.units.scale(MU) * prior.distribution.scale / units
 
 
 def _of_term(term: Integrable, block: TensorBlock, values: Values) -> Tensor:

@@ -25,7 +25,6 @@ from semistan.model.config import SampleConfig
 from semistan.model.integral import PHI_SAMPLED
 from semistan.model.priors.groups import PHI
 from semistan.model.table.rows import Rows
-from semistan.model.terms.term import Term
 from semistan.subspace.start_values import curve_values, sides
 
 JITTER = 0.1  # standard deviation of theta's initial values, in units of each coefficient
@@ -209,17 +208,17 @@ def find_starts(
     if completion := bundle.completion:
         at = {"phi": bundle.subspace.project(completion.at)}
         on_curve = [{**on_curve[0], **at}] * options.chain_count
-    integrated: tuple[Term, ...] = model.integral.terms if model.integral else ()
-    sampled = [term for term in bundle.design.terms if term not in integrated]
-    penalised = sum(p.size for term in sampled for p in term.parameters(bundle.config.priors))
+    penalised = sum(p.size for term in model.sampled_terms
+                    for p in term.parameters(bundle.config.priors))  # fmt: skip
     most = MOST_GAUSSIAN if hamiltonian and options.metric == "auto" else MOST_DIMENSIONS
     funnel = model.joint is not None or model.weight_scales is not None
     large = k > most or funnel or penalised > MOST_PENALISED
     with_mode = from_mode and options.metric in ("auto", "ggn") and not large
-    climb, narrows = with_mode or options.starts == "mode", len(sampled) > 0
+    climb, narrows = with_mode or options.starts == "mode", len(model.sampled_terms) > 0
     made = partial(
         Starts, narrows=narrows, penalised=penalised, large=large,
-        dimensions=len(bundle.layout.sampled), integrated=bool(integrated) and not narrows,
+        dimensions=len(bundle.layout.sampled),
+        integrated=len(bundle.design.terms) > 0 and not narrows,
         trees=trees_of(model, k, len(rows)),
     )  # fmt: skip
     if options.starts == "prior":
@@ -365,8 +364,7 @@ def initial_values(bundle: Bundle, state: Array) -> dict[str, Any]:
     """Turn an unconstrained state into values of what the program samples, in the user's units."""
     values = bundle.layout.unpack(torch.tensor(state))
     if integral := bundle.model.integral:
-        drawn = (*integral.parameters, *([bundle.design.mean.theta] if integral.theta else []))
-        values = {name: value for name, value in values.items() if name not in drawn}
+        values = {name: x for name, x in values.items() if name not in integral.parameters}
         if integral.phi:
             phi = np.delete(values.pop(PHI).numpy(), bundle.linear)
             values = {PHI_SAMPLED: torch.from_numpy(phi), **values}

@@ -4,12 +4,11 @@ Where the output layer is integrated out of more than 75 dimensions, the step is
 stiff directions, and the way by directions that the prior rules and predictions hardly need: a tree
 that is cut early gives a valid draw, and more effective draws of predictions for each gradient than
 one that turns by itself. Stiffness grows with the rows, and so does the depth; standard deviations
-and scales of coefficients that are integrated out too need one more to move as
-well as predictions do. Elsewhere trees turn
-by themselves, and steps are small, as they must be where standard deviations of coefficients are
-sampled, with which the posterior narrows, and smaller yet in the span of a curve, in which the
-posterior is bent and may have a second, narrow mode. With many rows it is narrow enough to be all
-but normal there: where that was measured, steps may be large.
+and scales of coefficients that are integrated out too need one more to move as well as predictions
+do. Elsewhere trees turn by themselves, and steps are small, as they must be where standard
+deviations of coefficients are sampled, with which the posterior narrows, and smaller yet in the
+span of a curve, in which the posterior is bent and may have a second, narrow mode. With many rows
+it is narrow enough to be all but normal there: where that was measured, steps may be large.
 """
 
 from __future__ import annotations
@@ -66,7 +65,6 @@ def are_cut(model: Model, k: int) -> bool:
     """Say whether trees are cut by intention."""
     if model.integral is None or not model.integral.phi:
         return False
-    sampled = len(model.design.terms) > len(model.integral.terms)
     joint = model.joint is not model.integral.joint
-    narrows = sampled or joint or model.config.priors.scales_all
+    narrows = model.sampled_terms or joint or model.config.priors.scales_all
     return model.moves == "all" and k > MOST_GAUSSIAN and not narrows

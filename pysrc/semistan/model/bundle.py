@@ -81,8 +81,7 @@ class Bundle:
         if self.model.integral is None:
             return every
         of_phi = every.slices[PHI].start + self.linear
-        theta = (self.design.mean.theta,) if self.model.integral.theta else ()
-        others = every.positions((*theta, *self.model.integral.parameters))
+        others = every.positions(self.model.drawn)
         return Layout(every.parameters, np.concatenate([of_phi, others]))
 
     @property

@@ -78,9 +78,9 @@ class Integral:
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """Names of the standardised coefficients in the program, but for theta's own."""
-        of_joint = (self.joint.z,) if self.joint else ()
-        return (*of_joint, *(term.names[0] for term in self.terms))
+        """Names of the parameters that are, as a whole: theta, or what it is made of, and z's."""
+        of_theta = (self.joint.z,) if self.joint else ("theta",) if self.theta else ()
+        return (*of_theta, *(term.names[0] for term in self.terms))
 
     @property
     def text(self) -> str:

@@ -37,6 +37,7 @@ from semistan.model.priors.weight_scales import (
 )
 from semistan.model.table.multiplied import inputs_of_layers
 from semistan.model.temper import Temper, temper_of
+from semistan.model.terms.term import Term
 from semistan.model.units import Units
 from semistan.model.varying import scalar_parameters
 
@@ -145,6 +146,17 @@ class Model:
         """What is integrated out and drawn afterwards, if anything is."""
         priors = prior_groups(self.config, self.design, self.units)  # scales depend on the integral
         return integral_of(self.config, self.design, self.family, self.network, self.moves, priors)
+
+    @property
+    def drawn(self) -> tuple[str, ...]:
+        """Names of the parameters that are integrated out as a whole."""
+        return self.integral.parameters if self.integral else ()
+
+    @property
+    def sampled_terms(self) -> tuple[Term, ...]:
+        """The terms of all predictors that are not integrated out."""
+        integrated: tuple[Term, ...] = self.integral.terms if self.integral else ()
+        return tuple(term for term in self.design.terms if term not in integrated)
 
     @cached_property
     def completes(self) -> bool:

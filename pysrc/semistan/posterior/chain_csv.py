@@ -45,8 +45,8 @@ def read_chain(path: Path, form: ChainForm, *, known: bool, remedy: str) -> Chai
     form : ChainForm
         What it must have.
     known : bool
-        Whether it is, by its hash, as the sampler wrote it. If not, it must be of this chain, and
-        end with a whole line.
+        Whether it is, by its hash, as the sampler wrote it. If not, it must be of this chain, end
+        with a whole line, and have a finite number in every cell.
     remedy : str
         What to do with one that is not so.
 
@@ -58,8 +58,8 @@ def read_chain(path: Path, form: ChainForm, *, known: bool, remedy: str) -> Chai
     columns = _columns(path, remedy)
     problem = _misfit(columns, form)
     if not known:
-        problem = _cut_off(path) or _of_another(path) or problem
-    if problem := problem or ("" if known else _bad_cell(columns)):
+        problem = _cut_off(path) or _of_another(path) or problem or _bad_cell(columns)
+    if problem:
         raise InputError(f"'{path}' is no whole chain: {problem}; {remedy}")
     # A sampler may have no number for what it says of itself.
     of_model = {name: column for name, column in columns.items() if not name.endswith("__")}

@@ -34,8 +34,10 @@ class Columns:
     @property
     def name(self) -> str:
         """What the matrix is called; a single term's is its own."""
-        first, *others = self._each or ["rep_matrix(0, N, 0)"]
-        return "XZ" if others or ("(" in first and self._each) else first
+        if not self._each:
+            return "rep_matrix(0, N, 0)"
+        first, *others = self._each
+        return "XZ" if others or "(" in first else first
 
     @property
     def gram(self) -> str:

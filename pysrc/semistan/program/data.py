@@ -82,11 +82,10 @@ def stan_data(
 
 
 def _information(bundle: Bundle) -> dict[str, Array]:
-    drawn = bundle.model.integral.parameters if bundle.model.integral else ()
     return {
         p.centring.data: np.broadcast_to(p.centring.information, p.centring.shape)
         for p in bundle.layout.centred
-        if p.centring and p.name not in drawn
+        if p.centring and p.name not in bundle.model.drawn
     }
 
 

@@ -15,7 +15,6 @@ from semistan.model.predictor import Predictor
 from semistan.model.priors.groups import PHI
 from semistan.model.priors.weight_scales import stan_scale
 from semistan.model.stan_text import WIDTH, call, declarations, statement
-from semistan.model.terms.term import Term
 from semistan.program.columns import Columns, number
 from semistan.program.likelihood import NOTHING, UNITS, kernel_sizes
 from semistan.program.networks import TIMES
@@ -38,12 +37,10 @@ def columns(parts: Parts) -> Columns:
 def sampled_parameters(parts: Parts) -> list[Parameter]:
     """Return the parameters that the program declares; phi without what is integrated out."""
     assert parts.integral
-    theta = (parts.design.mean.theta,) if parts.integral.theta else ()
-    drawn = (*theta, *parts.integral.parameters)
     return [
         split(item) if item.name == PHI and parts.integral.phi else item
         for item in parts.parameters
-        if item.name not in drawn
+        if item.name not in parts.model.drawn
     ]
 
 
@@ -55,15 +52,9 @@ def split(phi: Parameter) -> Parameter:
     )  # fmt: skip
 
 
-def sampled_terms(parts: Parts) -> tuple[Term, ...]:
-    """Return the terms that are not integrated out."""
-    drawn: tuple[Term, ...] = parts.integral.terms if parts.integral else ()
-    return tuple(term for term in parts.design.terms if term not in drawn)
-
-
 def sampled_mean(parts: Parts) -> Predictor:
     """Return the mean's predictor without the terms that are integrated out."""
-    mean, kept = parts.design.mean, sampled_terms(parts)
+    mean, kept = parts.design.mean, parts.model.sampled_terms
     return replace(mean, terms=tuple(term for term in mean.terms if term in kept))
 
 
@@ -98,7 +89,7 @@ def integral_functions(parts: Parts) -> str:
     """Return the functions of the integral, and of what is linear in these rows."""
     assert parts.integral
     of_phi = [parts.network.architecture.output_inputs] if parts.integral.phi else []
-    by_level = any("columns_by_level" in term.columns_text for term in parts.integral.terms)
+    by_level = any(len(term.z_sizes) > 1 for term in parts.integral.terms)
     of_terms = ["columns_by_level.stanfunctions"] if by_level else []
     files = [*of_phi, *of_terms, "integral.stanfunctions"]
     texts = [*(stan_source(name) for name in files), _linear_part(parts)]
@@ -265,31 +256,28 @@ def integral_model(parts: Parts) -> str:
 def integral_draws(parts: Parts) -> str:
     """Return the generated quantities that draw what is integrated out."""
     assert parts.integral
-    integral, made = parts.integral, ""
-    lines, sizes, moved = list[tuple[str, str]](), list[str](), ""
-
-    def own(size: str) -> str:
-        """Return that part of z which begins behind those before, and note its size."""
-        sizes.append(size)
-        return f"segment(z, {' + '.join(['1', *sizes[:-1]])}, {size})"
-
+    integral, declared, moved = parts.integral, list[tuple[str, str]](), ""
+    made = _phi_scales(parts) + AT_MEAN if integral.phi else ""
+    sizes = ["n_linear"] if integral.phi else []
     if integral.phi:
-        lines.append(("vector[k] phi;", "subspace coordinates"))
-        made = _phi_scales(parts) + AT_MEAN
-        change = f"{phi_scale(parts, 'linear')} .* {own('n_linear')}"
+        declared.append(("vector[k] phi;", "subspace coordinates"))
+        change = f"{phi_scale(parts, 'linear')} .* segment(z, 1, n_linear)"
         moved += f"phi = phi_0;\nphi[linear] += {change};\n"
-    if integral.theta and not integral.joint:
-        lines.append(("vector[P] theta;", "structured coefficients"))
-        moved += f"theta = prior_b_location + prior_b_scale .* {own('P')};\n"
     for item in parts.parameters:
-        if item.name in integral.parameters:
-            lines.append((item.declaration, item.text))
-            standardised = own(number(item.sizes))
-            matrix = f"to_matrix({', '.join([standardised, *item.sizes])})"
-            moved += f"{item.name} = {standardised if len(item.sizes) == 1 else matrix};\n"
-    size, made = " + ".join(sizes), made + columns(parts).declared_sd
+        if item.name not in integral.parameters:
+            continue
+        own = f"segment(z, {' + '.join(['1', *sizes])}, {number(item.sizes)})"
+        sizes.append(number(item.sizes))
+        if len(item.sizes) > 1:
+            own = f"to_matrix({', '.join([own, *item.sizes])})"
+        if item.prior is None:  # theta, which is not standardised
+            own = f"prior_b_location + prior_b_scale .* {own}"
+        declared.append((replace(item, multiplier="").declaration, item.text))
+        moved += f"{item.name} = {own};\n"
+    size = " + ".join(sizes)
     body = (
         made
+        + columns(parts).declared_sd
         + "// What is integrated out, standardised, from its prior or given y\n"
         + f"vector[{size}] z\n  = to_vector(normal_rng(rep_vector(0, {size}), 1));\n"
         "if (!prior_only) {\n"
@@ -297,6 +285,6 @@ def integral_draws(parts: Parts) -> str:
         + "}\n"
         + "".join(statement(line, WIDTH - 4) for line in moved.splitlines())
     )
-    drawn = declarations(lines) + "{\n" + indent(body, "  ") + "}\n"
+    drawn = declarations(declared) + "{\n" + indent(body, "  ") + "}\n"
     made_of_joint = integral.joint.stan if integral.joint else ""
     return drawn + made_of_joint + declarations(made_lines(integral.terms))

@@ -73,9 +73,8 @@ class Parts:
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
         """What is sampled or integrated out, in order; the latter has no coordinates of its own."""
-        drawn = self.integral.parameters if self.integral else ()
         return tuple(
-            replace(item, centring=None) if item.name in drawn else item
+            replace(item, centring=None) if item.name in self.model.drawn else item
             for item in parameters_of(self.model)
         )
 

@@ -40,7 +40,6 @@ from semistan.program.integral import (
     integral_functions,
     integral_model,
     phi_scale,
-    sampled_terms,
 )
 from semistan.program.likelihood import kernel_likelihood, signature, stan_likelihood
 from semistan.program.parts import Kernel, Parts, has_log_lik, parts_of
@@ -178,18 +177,17 @@ def _theta_raw(parts: Parts) -> str:
 def _transformed_parameters(parts: Parts) -> str:
     if parts.integral:
         made = "" if parts.integral.joint else theta_text(parts)
-        return made + declarations([*constant_lines(parts), *made_lines(sampled_terms(parts))])
+        return made + declarations([*constant_lines(parts), *made_lines(parts.model.sampled_terms)])
     return theta_text(parts) + declarations([*fixed_lines(parts), LPRIOR]) + _densities(parts)
 
 
 def _densities(parts: Parts, to: str = "lprior", *, sampled: bool = False) -> str:
     """Add the log prior densities of all parameters, or of those that are not integrated out."""
-    integral, theta = parts.integral if sampled else None, parts.design.mean.theta
-    drawn = integral.parameters if integral else ()
+    integral, drawn = (parts.integral, parts.model.drawn) if sampled else (None, ())
     return "".join(
         _prior_density(parts, item, to, integral)
         for item in parts.sampled
-        if not (integral and integral.theta and item.parameter == theta)
+        if item.parameter not in drawn
     ) + "".join(
         f"{to} += {item.prior.stan(item.name)};\n"
         for item in parts.parameters

@@ -17,7 +17,7 @@ The rates are least squares of relative errors on ``make bench-gradient``: 200 t
 networks of 1 x 3 to 2 x 128 tanh units, one thread of an Intel Xeon. There the kernel takes 0.9 to
 1.2 times what is counted, pure Stan 0.8 to 1.4, PyTorch 0.7 to 1.3. Where vectors are half as wide
 (AVX2, an AMD EPYC), the kernel takes 1.9 times as long. The rates of what is integrated out are of
-500 and 5,000 rows with 18 to 101 such coordinates: 0.9 to 1.2 times what is counted.
+fits to 500 and 5,000 rows with 18 to 101 such coordinates: 0.8 to 1.0 times what is counted.
 """
 
 from __future__ import annotations

@@ -23,17 +23,17 @@ from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.parameter import POSITIVE, STANDARD_NORMAL, OwnPrior, Parameter, Shape
 from semistan.model.priors.density import Density, Joint
+from semistan.model.stan_text import WIDTH, call
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 PREFIX = "prior_b_"
-SCALES = "hs_local, hs_global * prior_b_scale_global, sqrt(hs_slab) * prior_b_scale_slab"
-THETA = """\
-vector[P] theta  // structured coefficients
-  = horseshoe(zb, hs_local, hs_global * prior_b_scale_global,
-              sqrt(hs_slab) * prior_b_scale_slab);
-"""
+SCALES = ("hs_local", "hs_global * prior_b_scale_global", "sqrt(hs_slab) * prior_b_scale_slab")
+THETA = "vector[P] theta  // structured coefficients\n" + call(
+    "  = horseshoe", ["zb", *SCALES], ";", WIDTH - 2
+)
+SPREAD = f"horseshoe({', '.join(['rep_vector(1, P)', *SCALES])})"
 
 
 def _parameters(data: Mapping[str, Any], P: int) -> tuple[Parameter, ...]:
@@ -112,7 +112,7 @@ HORSESHOE = Density(
     ("scale_global", "scale_slab"), defaults=(1, 1, 1, 2, 4),
     joint=Joint(
         _parameters, _theta, _start, THETA, ("horseshoe.stanfunctions",),
-        "zb", f"horseshoe(rep_vector(1, P), {SCALES})",
+        "zb", SPREAD,
         {
             "scale_global": "scale of tau", "df_global": "degrees of freedom of tau",
             "scale_slab": "scale of c", "df_slab": "degrees of freedom of c",
