@@ -36,6 +36,12 @@ def test_every_tutorial_is_linked_from_the_readme():
         assert f"](docs/{path.name})" in readme
 
 
+def test_the_readme_shows_the_first_lines_of_a_program():
+    root = DOCS.parent
+    (shown,) = re.findall(r"```stan\n(.*?)```", (root / "README.md").read_text("utf-8"), re.DOTALL)
+    assert (root / "models/diabetes/program.stan").read_text("utf-8").startswith(shown)
+
+
 def test_every_construction_has_its_section_and_picture():
     text = (DOCS / "constructions.md").read_text("utf-8")
     assert re.findall(r"^## (\w+)$", text, re.MULTILINE) == list(CONSTRUCTIONS)
