@@ -129,14 +129,14 @@ def test_the_first_line_on_a_terminal_comes_before_the_heavy_imports(monkeypatch
 def test_help_names_every_family_and_every_picture():
     from semistan.command.flags import MODEL_FLAGS
     from semistan.command.groups.show_commands import plot
-    from semistan.model.families.families import FAMILIES, OF_CATEGORIES
+    from semistan.model.families.families import FAMILIES, WITH_OPTIONS
     from semistan.show.pictures import PICTURES
 
     def words(text):
         return set(re.findall(r"\w+", text))
 
     (flag,) = (flag for flag in MODEL_FLAGS if flag.name == "family")
-    assert {*(family.name for family in FAMILIES), *OF_CATEGORIES} <= words(flag.help)
+    assert {*(family.name for family in FAMILIES), *WITH_OPTIONS} <= words(flag.help)
     option = inspect.signature(plot).parameters["kind"].annotation.__metadata__[0]
     assert {*PICTURES} <= words(option.help)
     assert {*PICTURES} <= words(semistan.plot.__doc__)

@@ -96,8 +96,8 @@ functions {
     real total = 0;
     for (n in start : end) {
       total += weights[n]
-        * neg_binomial_2_log_lpmf(y[n] | eta[n - start + 1], shape[n - start +
-          1]);
+        * neg_binomial_2_log_lpmf(y[n] | eta[n - start + 1],
+          shape[n - start + 1]);
     }
     return total;
   }

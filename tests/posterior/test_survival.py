@@ -14,7 +14,7 @@ from semistan.posterior.checks import predictive_checks
 from semistan.posterior.posterior import SubspacePosterior
 from semistan.posterior.predictive import posterior_linpred
 from semistan.posterior.scoring.r2 import r2
-from semistan.posterior.survival import kaplan_meier, survival, survival_after_entry
+from semistan.posterior.survival import kaplan_meier, survival, survival_at_risk
 from semistan.show.pictures import alt_text, available, draw, memory_material
 from semistan.workflow.simulate import check_simulated
 from support.drawn import random_draws
@@ -77,37 +77,43 @@ def late():
     return posterior, rows
 
 
-def test_of_rows_that_entered_at_the_beginning_it_is_the_mean_curve(late):
+def test_rows_that_are_split_in_time_have_the_same_curve(late):
     posterior, rows = late
-    early = replace(rows, given={"lb": np.zeros(len(rows))})
+    entry, y = rows.given["lb"], rows.given["lb"] + np.abs(rows.y) + 0.1
+    cut = entry + 0.3 * (y - entry)
+    whole = replace(rows, y=y)
+    halves = rows.take(np.r_[np.arange(200), np.arange(200)])
+    halves = replace(halves, y=np.r_[cut, y], given={"lb": np.r_[entry, cut]})
     times = np.linspace(0, 10, 41)[1:]
-    found = survival_after_entry(posterior, early, times)
-    assert found == pytest.approx(survival(posterior, early, times), rel=1e-9)
+    expected = survival_at_risk(posterior, whole, times)
+    assert survival_at_risk(posterior, halves, times) == pytest.approx(expected, rel=1e-12)
+    assert not np.allclose(expected, survival(posterior, whole, times), atol=0.05)
 
 
 def test_a_constant_hazard_is_that_whenever_rows_enter(late):
     posterior, rows = late
-    alike = rows.take(np.zeros(200, dtype=int))
+    alike = replace(rows.take(np.zeros(200, dtype=int)), y=np.linspace(5, 9, 200))
     alike.given["lb"] = np.r_[0.0, np.random.default_rng(1).uniform(0, 5, 199)]
     times = np.linspace(0, 8, 161)[1:]
-    found = survival_after_entry(posterior, alike, times)
+    found = survival_at_risk(posterior, alike, times)
     rate = 1 / np.exp(posterior_linpred(posterior, alike)[:, :1])
-    assert found == pytest.approx(np.exp(-rate * times), rel=2e-3)
+    assert found == pytest.approx(np.exp(-rate * times), rel=1e-9)
 
 
 @pytest.mark.lengthy
-def test_the_curve_after_entry_is_what_kaplan_and_meiers_estimate_tends_to(late):
+def test_the_curve_of_those_at_risk_is_what_kaplan_and_meiers_estimate_tends_to(late):
     posterior, rows = late
     one = replace(posterior, draws=random_draws(posterior.bundle, chains=1, iterations=1))
-    eta, entry = posterior_linpred(one, rows)[0], rows.given["lb"]
-    n = 40_000
-    generator = np.random.default_rng(5)
-    mean, start = np.tile(np.exp(eta), n // 200), np.tile(entry, n // 200)
-    y = start + generator.exponential(mean)  # an exponential time has no memory
-    at, share = kaplan_meier(y.round(3) + 1e-3, np.ones(n, dtype=bool), np.ones(n), start)
+    n, generator = 40_000, np.random.default_rng(5)
+    many = rows.take(np.tile(np.arange(200), n // 200))
+    mean, start = np.exp(posterior_linpred(one, many)[0]), many.given["lb"]
+    time = start + generator.exponential(mean)  # an exponential time has no memory
+    last = start + generator.exponential(np.median(mean), n)  # when a row would be censored
+    y, died = np.minimum(time, last), time <= last
+    at, share = kaplan_meier(y.round(3) + 1e-3, died, np.ones(n), start)
     times = np.quantile(y, np.linspace(0.02, 0.9, 60))
     expected = share[np.searchsorted(at, times, side="right") - 1]
-    found = survival_after_entry(one, rows, times)[0]
+    found = survival_at_risk(one, replace(many, y=y), times)[0]
     assert np.abs(found - expected).max() < 0.015
     plain = survival(one, rows, times)[0]
     assert np.abs(plain - expected).max() > 0.03, "the plain mean is of another population"
@@ -116,7 +122,7 @@ def test_the_curve_after_entry_is_what_kaplan_and_meiers_estimate_tends_to(late)
 def test_the_picture_of_rows_that_entered_late_says_so(late):
     figure = draw(memory_material(*late), "survival")
     words = " ".join(text.get_text() for text in figure.findobj(Text)).split()
-    assert "Rows are at risk from when they entered on" in " ".join(words)
+    assert "Rows are at risk between entry and exit" in " ".join(words)
 
 
 def test_the_picture_has_a_curve_with_steps_for_each_group(fitted):

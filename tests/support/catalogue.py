@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from support.untrained import CATEGORICAL, MULTINOMIAL, random_bundle
+from support.untrained import CATEGORICAL, COX, MULTINOMIAL, random_bundle
 
 NETWORK = "nn(u1, u2, u3)"
 TERMS = f"x1 + offset(z) + s(v, k=5) + (1 + x1 | g) + (1 | h) + {NETWORK}"
@@ -80,6 +80,11 @@ PROGRAMS = (
              formula=f"y ~ x1 + {NETWORK}, alpha ~ z"),
     _program("censored, truncated", "weibull", "dispersed", "linear predictor",
              formula=f"y | cens(c, y2) + trunc(lb=least) ~ x1 + {NETWORK}, shape ~ z"),
+    _program("baseline hazard", COX, "dispersed"),
+    _program("baseline hazard, censored, truncated", "cox(piecewise, 0, 5, 9, 30)", "dispersed",
+             "linear group", kernel="cpp",
+             formula="y | cens(c, y2) + trunc(lb=least, ub=late) + weights(w) ~ x1 + (1 | g) "
+                     f"+ {NETWORK}"),
     _program("measured", "gaussian", "dispersed", formula=f"y | se(w) ~ x1 + {NETWORK}",
              kernel="cpp"),
     _program("measured, sigma", "student", "dispersed", "linear predictor",

@@ -35,6 +35,7 @@ FORMULAS = {
 }  # fmt: skip  # others have the plain one
 TRIALS = np.array([3, 8, 20])
 CENSORED = np.array(["none", "right", "none", "left", "interval", "right", "none"])
+COX = "cox(0.5, 5, 9, 30)"
 CATEGORICAL = "categorical(bus, car, train)"
 CATEGORIES = np.array([0, 1, 0, 2, 1, 0, 3])  # of each row in turn, some more often than others
 
@@ -66,6 +67,7 @@ def random_frame(name, generator, n=30):
         "zero_one_inflated_beta": np.random.default_rng(1).uniform(-0.2, 1.2, n).clip(0, 1),
     }
     responses["beta_binomial"] = responses["binomial"]
+    responses["cox"] = responses["weibull"]
     responses["sratio"] = responses["acat"] = responses["cumulative"]
     responses["hurdle_gamma"] = responses["gamma"] * (np.arange(n) % 4 > 0)
     responses["hurdle_lognormal"] = responses["hurdle_gamma"]
@@ -80,7 +82,7 @@ def random_frame(name, generator, n=30):
         counts = np.random.default_rng(1).multinomial(TRIALS[np.arange(n) % 3], [0.5, 0.2, 0.3])
         frame = frame.assign(bus=counts[:, 0], car=counts[:, 1], train=counts[:, 2])
     apart = np.random.default_rng(2)
-    frame = frame.assign(c=CENSORED[np.arange(n) % 7], y2=1e4)
+    frame = frame.assign(c=CENSORED[np.arange(n) % 7], y2=1e4, late=2e4)
     return frame.assign(
         y=y,
         tries=TRIALS[np.arange(n) % 3], w=apart.uniform(0.5, 2, n),

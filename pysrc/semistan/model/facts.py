@@ -19,7 +19,7 @@ def trained_facts(
     dropped = f" ({source.dropped} dropped)" if source.dropped else ""
     trunks = trunks_text(model.design)
     return {
-        "Family": f"{model.family.name}, link {model.family.link}",
+        "Family": model.family.words,
         "Formula": shortened(model.config.formula),
         "Data": f"{source.rows} rows{dropped}",
         "Network": f"{model.leading.text}; {_moves(model, subspace, subspaces)}",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from textwrap import indent, wrap
 
 WIDTH = 80
+TIED = "\0"  # stands for a blank at which no line is broken
+INDEX = re.compile(r"(?<=\w)\[[^][,]{,24}\]")
 
 
 def program_text(blocks: Iterable[tuple[str, str]]) -> str:
@@ -46,8 +49,10 @@ def comment(text: str) -> list[str]:
 def statement(text: str, width: int) -> str:
     """Write a statement, its further lines indented if it is too long for one."""
     margin = " " * (len(text) - len(text.lstrip()))
-    return "\n".join(wrap(text, width, subsequent_indent=f"{margin}  ", break_long_words=False,
-                          break_on_hyphens=False, drop_whitespace=True)) + "\n"  # fmt: skip
+    tied = INDEX.sub(lambda index: index[0].replace(" ", TIED), text)
+    lines = wrap(tied, width, subsequent_indent=f"{margin}  ", break_long_words=False,
+                 break_on_hyphens=False, drop_whitespace=True)  # fmt: skip
+    return "\n".join(lines).replace(TIED, " ") + "\n"
 
 
 def call(head: str, arguments: list[str], tail: str, width: int) -> str:

@@ -1,13 +1,12 @@
 """Survival functions: what the posterior says of times, and Kaplan and Meier's estimate of them.
 
-Rows that entered late, at e_i, are at risk from then on. With S_i the survival function of row i,
-of those that entered before t
+Rows that entered late, at e_i, were at risk from then on, until their time y_i. With H_i the
+cumulative hazard of row i and Y(t) the number of rows that were at risk at t,
 
-    R(t) = sum_i 1[e_i < t] S_i(t) / S_i(e_i)
+    exp(-(sum_i integral over t of 1[e_i < t <= y_i] dH_i(t) / Y(t)))
 
-are expected to live at t, and what Kaplan and Meier's estimate is expected to be, where censoring
-does not choose among them, is the product of 1 - deaths / R over time. If all entered at 0, that
-is the mean of S_i(t).
+is what Kaplan and Meier's estimate is expected to be, given who was at risk when (Aalen, 1978,
+Annals of Statistics 6). So it is where a subject has several rows, one after the other.
 """
 
 from __future__ import annotations
@@ -56,17 +55,17 @@ def survival(posterior: Posterior, rows: Rows, times: Array) -> Array:
     return np.asarray(torch.stack(curves, dim=1).numpy())
 
 
-def survival_after_entry(posterior: Posterior, rows: Rows, times: Array) -> Array:
-    """Return what Kaplan and Meier's estimate is expected to be of rows that entered late.
+def survival_at_risk(posterior: Posterior, rows: Rows, times: Array) -> Array:
+    """Return what Kaplan and Meier's estimate of some rows is expected to be, draw by draw.
 
-    A row that enters between two times is at risk for its part of that interval.
+    A row that enters or leaves between two times is at risk for its part of that interval.
 
     Parameters
     ----------
     posterior : Posterior
         What was learnt, of S draws.
     rows : Rows
-        Rows with a lower bound, when they entered; they count by their weights.
+        Rows with their response and a lower bound, when they entered; they count by their weights.
     times : array, shape (T,)
         Times in increasing order, in units of the response.
 
@@ -80,23 +79,23 @@ def survival_after_entry(posterior: Posterior, rows: Rows, times: Array) -> Arra
     InputError
         For a family whose survival function is not known here.
     """
-    entry, eta = rows.given["lb"], torch.from_numpy(posterior.predictor(rows))
+    assert rows.y is not None
+    log_above, eta = _tails(posterior).log_above, torch.from_numpy(posterior.predictor(rows))
     values = {name: torch.tensor(x) for name, x in distribution(posterior, rows).items()}
     weight = rows.given.get("weights", np.ones(len(rows)))
-    log_above = _tails(posterior).log_above
 
-    def after_entry(at: Array) -> Array:
-        both = (log_above(torch.tensor(x).expand_as(eta), eta, values) for x in (at, entry))
-        return np.asarray(torch.sub(*both).exp().numpy())
+    def hazard(at: Array) -> Array:
+        return -np.asarray(log_above(torch.tensor(at).expand_as(eta), eta, values).numpy())
 
-    share, before, found = np.ones(len(eta)), 0.0, []
+    total, before, found = np.zeros(len(eta)), 0.0, []
     for time in times:
-        start = np.maximum(entry, before)
-        at_risk = after_entry(start) * (entry < time)
-        lost = (at_risk - after_entry(np.maximum(entry, time)) * (entry < time)) @ weight
-        exposed = at_risk @ (weight * np.clip((time - start) / (time - before), 0, 1))
-        share = share * (1 - np.divide(lost, exposed, out=np.zeros_like(lost), where=exposed > 0))
-        found.append(np.maximum(share, 0))
+        start, end = np.maximum(rows.given["lb"], before), np.minimum(rows.y, time)
+        at_risk = end > start
+        if at_risk.any():
+            events = np.where(at_risk, hazard(end) - hazard(np.minimum(start, end)), 0) @ weight
+            exposed = weight[at_risk] @ (end - start)[at_risk] / (time - before)
+            total = total + events / exposed
+        found.append(np.exp(-total))
         before = time
     return np.stack(found, axis=1)
 
@@ -106,7 +105,7 @@ def _tails(posterior: Posterior) -> Tails:
     if tails is None:
         raise InputError(
             f"the survival function of family {posterior.family.name} is not known; it is of "
-            "gaussian, lognormal, weibull, exponential and poisson"
+            "gaussian, lognormal, weibull, exponential, cox and poisson"
         )
     return tails
 

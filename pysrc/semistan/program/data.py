@@ -52,6 +52,7 @@ def stan_data(
     return {
         "N": len(rows),
         "y": y.astype(int) if bundle.family.integer else y,
+        **{item.name: item.value for item in bundle.family.constants},
         "P": rows.X.shape[1],
         "X": rows.X,
         "x_loc": units.x_loc,

@@ -85,6 +85,7 @@ def data_lines(parts: Parts) -> list[tuple[str, str]]:
         heading("Rows"),
         ("int<lower=1> N;", "rows"),
         (parts.y_declaration, "response"),
+        *((f"{item.kind} {item.name};", item.text) for item in parts.family.constants),
         ("int<lower=0> P;", "structured coefficients"),
         ("matrix[N, P] X;", "structured design, without an intercept"),
         ("vector[P] x_loc;", "mean of each column of X"),
@@ -184,6 +185,10 @@ def prepared_inputs(parts: Parts) -> str:
     """Centre X and standardise U; prepare least squares on X."""
     lines, loops = centred_columns(parts.design)
     times, filled = parts.network.multiplier_matrix
+    curves = [
+        statement(f"matrix[N, {curve.size}] {curve.matrix} = {curve.columns};", WIDTH - 2)
+        for curve in parts.family.used_curves
+    ]
     return (
         declarations(
             [
@@ -193,6 +198,7 @@ def prepared_inputs(parts: Parts) -> str:
                 *times,
             ]
         )
+        + "".join(curves)
         + f"for (j in 1 : P) Xc[ : , j] = X[ : , j] - x_loc[j];\n{loops}{INPUTS}{filled}"
         + (LEAST_SQUARES if parts.orthogonal else "")
     )

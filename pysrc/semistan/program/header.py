@@ -21,11 +21,10 @@ from semistan.model.model import Model
 from semistan.model.names import MU
 from semistan.model.predictor import NetworkSlope, Predictor
 from semistan.model.priors.lines import priors_as_used, priors_before_training
-from semistan.model.stan_text import comment
+from semistan.model.stan_text import TIED, comment
 from semistan.program.subspace import TEXTS
 from semistan.version import __version__
 
-TIED = "\0"  # stands for a blank at which no line is broken
 INTEGRAL = (
     "Integrated out, and drawn given y in the generated quantities, is beta:",
     "y ~ normal(known + A beta, sigma), beta ~ normal(m, S), so that what is sampled has",
@@ -69,6 +68,10 @@ def _model_lines(model: Model) -> Iterator[str]:
     name, from_eta = model.family.on_default
     if from_eta:
         yield f"{name} = {from_eta}"
+    for curve in model.family.used_curves:
+        yield f"{curve.vector} = {curve.columns} * {curve.coefficients}"
+    if model.family.curves:
+        yield from (line.partition("] ")[2].rstrip(";") for line in model.family.stan_local)
     if design.categories:
         of = (design.mean_name, *(item.name for item in design.of_categories))
         by_category = sorted(of, key=[predictor_name(x) for x in design.categories].index)
@@ -118,6 +121,7 @@ def _likelihood(family: Family) -> str:
     names = {name: name for name in family.dispersion}
     given = {name: name for name in family.given}
     given |= {"y": "y", "eta": family.on_default[0], "times": "*"}
+    given |= {curve.name: curve.vector for curve in family.used_curves}
     density = family.density.replace(", {y})", ")")  # y2 where no row ends an interval
     single = re.fullmatch(r"(\w+)_lp[dm]f\(\{y\} \| (.*)\)", density)
     if single and single[2].count("(") == single[2].count(")"):

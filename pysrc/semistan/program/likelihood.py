@@ -27,6 +27,8 @@ def signature(parts: Parts) -> list[str]:
     given = [f"data {kinds.get(name, 'vector')} {name}" for name in known_of_rows(parts.design)]
     known = [*given, *term_data, *other_data]
     subspace = parts.network.subspace.arguments
+    known += [f"data {item.kind.partition('[')[0]} {item.name}" for item in parts.family.constants]
+    known += [f"data matrix {curve.matrix}" for curve in parts.family.used_curves]
     sampled = [*_main_parameters(parts), *term_sampled, *other_sampled]
     return [*_row_data(parts), *parts.network.sizes, *subspace, *UNITS, *known, *sampled]
 
@@ -77,7 +79,7 @@ def _density(parts: Parts) -> str:
     mean = parts.design.mean_name
     eta = _sum_of("eta", f"linear predictor{f', {mean}' if mean else ''}", sums)
     eta += indent(parameter_vectors(parts.network, SLICE, "end - start + 1"), "  ")
-    eta += indent(density_vectors(parts, "end - start + 1"), "  ")
+    eta += indent(density_vectors(parts, "end - start + 1", SLICE), "  ")
     density, (name, _) = parts.family.density, parts.family.on_default
     design = parts.design
     if "weights" not in design.given and not parts.family.by_row:
@@ -103,7 +105,8 @@ def in_row(parts: Parts, index: str) -> dict[str, str]:
     """
     varying = {name: f"{name}[{index}]" for name in parts.design.varying}
     given = {name: f"{name}[n]" for name in parts.family.given}
-    return {name: name for name in parts.family.dispersion} | varying | given
+    curves = {curve.name: f"{curve.vector}[{index}]" for curve in parts.family.used_curves}
+    return {name: name for name in parts.family.dispersion} | varying | given | curves
 
 
 def density_of_slice(parts: Parts, density: str, eta: str) -> str:
@@ -120,11 +123,15 @@ def _sum_of(name: str, text: str, sums: list[str]) -> str:
     return f"  vector[end - start + 1] {name}  // {text}\n    = {joined};\n"
 
 
-def density_vectors(parts: Parts, rows: str) -> str:
-    """Declare what the density needs besides eta: eta on another scale, thresholds."""
+def density_vectors(parts: Parts, rows: str, of_rows: str = "") -> str:
+    """Declare what the density needs besides eta: eta on another scale, thresholds, curves."""
     name, from_eta = parts.family.on_default
     lines = [f"vector[{rows}] {name} = {from_eta};"] if from_eta else []
     lines += [line.format(rows=rows) for line in parts.family.stan_local]
+    lines += [
+        f"vector[{rows}] {curve.vector} = {curve.matrix}{of_rows} * {curve.coefficients};"
+        for curve in parts.family.used_curves
+    ]
     return "".join(statement(line, WIDTH - 4) for line in lines)
 
 

@@ -168,7 +168,7 @@ def prepare(
     check_parameters(formula, record)
     links = {item.name: item.link for item in record.parameters}
     design, rows = learn_design(formula, kept, categories, links, related_levels(formula, table))
-    record = _with_ordered_categories(formula, record, kept, rows)
+    record = _learnt(formula, record, kept, rows)
     check_weights(formula, rows.given)
     check_given(record, formula, rows.y, rows.given)
     modules = adopted(design, rows.evenly(MODULE_ROWS).U, networks)
@@ -253,12 +253,13 @@ def _with_given_dimension(config: ModelConfig, formula: Formula, networks: Netwo
     return with_overrides(config, {"subspace.k": max(networks.dimensions)})
 
 
-def _with_ordered_categories(
-    formula: Formula, record: Family, table: pd.DataFrame, rows: Rows
-) -> Family:
-    """Check the response, and return the family with the number of its ordered categories."""
+def _learnt(formula: Formula, record: Family, table: pd.DataFrame, rows: Rows) -> Family:
+    """Check the response, and return the family with what it learns of the training rows."""
     assert rows.y is not None
     check_response(record, rows.y, formula.response)
+    if record.learn:
+        check_given(record, formula, rows.y, rows.given)
+        return record.learn(rows.y, rows.given)
     known = check_ordered(record, formula.response, table)
     return with_categories(record, rows.y, formula.response, known)
 

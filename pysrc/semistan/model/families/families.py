@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING
 
 from semistan.errors import InputError, did_you_mean
 from semistan.model.arrays import Array
-from semistan.model.families import adjacent, categorical, cumulative, multinomial, sequential
+from semistan.model.families import (
+    adjacent,
+    categorical,
+    cox,
+    cumulative,
+    multinomial,
+    sequential,
+)
 from semistan.model.families.bernoulli import BERNOULLI
 from semistan.model.families.beta import BETA
 from semistan.model.families.beta_binomial import BETA_BINOMIAL
@@ -70,12 +77,13 @@ ORDERED: Mapping[str, Ordinal] = {
     each.NAME: Ordinal(each.NAME, each.LINKS, each.of_categories)
     for each in (cumulative, sequential, adjacent)
 }  # of ordered categories
-OF_CATEGORIES: Mapping[str, Callable[[list[str]], Family]] = {
+WITH_OPTIONS: Mapping[str, Callable[[list[str]], Family]] = {
     **{name: each.read for name, each in ORDERED.items()},
     sequential.ALIAS: ORDERED[sequential.NAME].read,
     categorical.CATEGORICAL: categorical.read,
     multinomial.MULTINOMIAL: multinomial.read,
-}  # whose records depend on them
+    cox.NAME: cox.read,
+}  # whose records depend on the training rows
 UNORDERED: Mapping[str, Callable[[Formula, pd.DataFrame, Sequence[str]], tuple[str, ...]]] = {
     categorical.CATEGORICAL: categorical.response_levels,
     multinomial.MULTINOMIAL: multinomial.counted_categories,
@@ -84,7 +92,7 @@ UNORDERED: Mapping[str, Callable[[Formula, pd.DataFrame, Sequence[str]], tuple[s
 
 def dispersion_keys() -> set[str]:
     """Return the keys in ``[priors]`` of all families' dispersion parameters."""
-    return {item.key for record in FAMILIES for item in record.parameters} | {"gap"}
+    return {item.key for record in FAMILIES for item in record.parameters} | {"gap", "bhaz"}
 
 
 @cache
@@ -105,8 +113,8 @@ def family(text: str) -> Family:
     if match is None:
         raise InputError(f"a family is a name, or a name(link), got '{text}'")
     options = [option.strip() for option in (match[2] or "").split(",") if option.strip()]
-    if match[1] in OF_CATEGORIES:
-        return OF_CATEGORIES[match[1]](options)
+    if match[1] in WITH_OPTIONS:
+        return WITH_OPTIONS[match[1]](options)
     record = _named(match[1])
     if len(options) > 1:
         raise InputError(f"family {record.name} takes a link alone, got '{text}'")
@@ -118,7 +126,7 @@ def _named(name: str) -> Family:
         if name == record.name or name in record.aliases:
             return record
     known = [alias for record in FAMILIES for alias in (record.name, *record.aliases)]
-    raise InputError(f"unknown family '{name}'.{did_you_mean(name, [*known, *OF_CATEGORIES])}")
+    raise InputError(f"unknown family '{name}'.{did_you_mean(name, [*known, *WITH_OPTIONS])}")
 
 
 def _linked(record: Family, name: str) -> Family:

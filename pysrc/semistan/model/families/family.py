@@ -145,6 +145,56 @@ class Tails:
     mean: Callable[[Array, Mapping[str, Array], Array, Array], Array]
 
 
+class Constant(NamedTuple):
+    """What the density needs that all rows share and that follows from the training rows.
+
+    Attributes
+    ----------
+    name, kind, text : str
+        Its name and type in the program's data block, and what it is.
+    value : array
+        The data.
+    """
+
+    name: str
+    kind: str
+    text: str
+    value: Array
+
+
+class Curve(NamedTuple):
+    """A function of a row's response, linear in parameters: columns made once, times these.
+
+    Attributes
+    ----------
+    name : str
+        What is written for it in the density; if that is given of each row, as ``lb``, the density
+        has the function's value there instead.
+    vector : str
+        The program's name of its values over some rows.
+    of : str
+        What it is a function of: ``y``, or something given of each row.
+    columns : str
+        What makes its columns in the program.
+    size : int
+        How many there are.
+    coefficients : str
+        The vector that they are multiplied by, among ``stan_local``.
+    """
+
+    name: str
+    vector: str
+    of: str
+    columns: str
+    size: int
+    coefficients: str
+
+    @property
+    def matrix(self) -> str:
+        """The program's name of its columns."""
+        return f"{self.vector}_columns"
+
+
 class Predicted(NamedTuple):
     """What the link of the linear predictor is of.
 
@@ -254,6 +304,13 @@ class Family:
         What a censored or truncated response needs.
     predicted : Predicted
         What the link of the linear predictor is of, where that is not the mean.
+    learn : callable, optional
+        Maps a response and what is given of each row to the record that fits them, where it
+        depends on more of the training rows than their categories.
+    constants : tuple of Constant
+        Data of the program that the density needs.
+    curves : tuple of Curve
+        Functions of each row's response that it needs.
     """
 
     name: str
@@ -293,9 +350,18 @@ class Family:
     cumulant: str = ""
     tails: Tails | None = None
     predicted: Predicted = MEAN
+    learn: Callable[[Array, Given], Family] | None = None
+    constants: tuple[Constant, ...] = ()
+    curves: tuple[Curve, ...] = ()
 
     def __str__(self) -> str:
         return self.text or self.name
+
+    @property
+    def words(self) -> str:
+        """Its name, its link, and what it learnt of the training rows."""
+        learnt = (f", {c.name} {', '.join(f'{x:g}' for x in c.value)}" for c in self.constants)
+        return f"{self.name}, link {self.link}{''.join(learnt)}"
 
     @property
     def censored(self) -> bool:
@@ -311,6 +377,11 @@ class Family:
     def dispersion(self) -> tuple[str, ...]:
         """Names of the dispersion parameters."""
         return tuple(parameter.name for parameter in self.parameters)
+
+    @property
+    def used_curves(self) -> tuple[Curve, ...]:
+        """The curves of what is given of the rows."""
+        return tuple(curve for curve in self.curves if curve.of in ("y", *self.given))
 
     def parameter(self, name: str) -> Dispersion:
         """Return a dispersion parameter by its name."""

@@ -131,7 +131,7 @@ def _of_others(record: Family, name: str) -> InputError:
     if record.name in WITHOUT_DERIVATIVE:
         reason = ": PyTorch has no derivative of its distribution function in the parameters"
     return InputError(
-        f"{name}() is for families gaussian, lognormal, weibull, exponential and poisson, the "
+        f"{name}() is for families gaussian, lognormal, weibull, exponential, cox and poisson, the "
         f"family is {record.name}{reason}; choose another family"
     )
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from semistan.errors import InputError, did_you_mean
 from semistan.model.arrays import Array
-from semistan.posterior.survival import kaplan_meier, survival, survival_after_entry
+from semistan.posterior.survival import kaplan_meier, survival, survival_at_risk
 from semistan.show.pictures.kind import PictureKind
 from semistan.show.pictures.material import MOST_DRAWS, Material
 from semistan.show.pictures.style import colour, finish, label, new_figure
@@ -31,7 +31,7 @@ NO_STEPS = (
     "Some rows are censored to the left or in an interval, or have an upper bound: no estimate of "
     "Kaplan and Meier."
 )
-LATE = "Rows are at risk from when they entered on, in the curve as in the steps."
+LATE = "Rows are at risk between entry and exit, in the curve as in the steps."
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,7 +113,7 @@ def _curves(material: Material, by: str | None) -> list[_Curve]:
     weight = rows.given.get("weights", np.ones(len(rows)))
     entry = rows.given.get("lb", np.zeros(len(rows)))
     times = np.linspace(0, rows.y.max(), TIMES + 1)[1:]
-    expected = survival_after_entry if "lb" in rows.given else survival
+    expected = survival_at_risk if "lb" in rows.given else survival
     found = []
     for level, chosen in _groups(material, by):
         draws = expected(posterior, rows.take(np.flatnonzero(chosen)), times)

@@ -81,7 +81,7 @@ def _equation(results: Results) -> Equation:
 def _model_facts(results: Results) -> Iterator[Fact]:
     bundle, formula = results.bundle, results.formula
     family = bundle.family
-    yield Fact("Family", f"{family.name}, link {family.link}")
+    yield Fact("Family", family.words)
     yield Fact("Response", formula.response, code=True)
     yield from _mean_facts(results)
     for item, learnt in zip(formula.others, bundle.design.others, strict=True):

@@ -1,0 +1,246 @@
+"""A baseline hazard: a B-spline curve of time with positive coefficients.
+
+    h0(t) = c_1 B_1(t) + ... + c_K B_K(t),    c_k = bhaz_k c_{k-1}
+
+B_1, ..., B_K are the B-splines of a degree between the first and the last knot (de Boor, 2001, A
+Practical Guide to Splines), over which h0 integrates to 1; before and after, h0 is constant. Times
+its integral, a B-spline is an M-spline (Ramsay, 1988, Statistical Science 3). Of degree 0, h0 is a
+step function. If each ratio bhaz_k is 1, h0 is constant everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from semistan.lazy import torch
+from semistan.model.arrays import Array
+from semistan.model.families.common import LARGEST_EXPONENT
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    Values = Mapping[str, Tensor]
+
+NODES, PANELS = 8, 4  # of Gauss and Legendre's rule in each panel, panels between two knots
+HALVINGS = 8  # of the first panel towards the first knot, where a large hazard ends all times
+NEWTON_STEPS = 40  # at most; some five are taken
+
+
+def ratio_names(K: int) -> tuple[str, ...]:
+    """Return the names of the ratios of neighbouring coefficients."""
+    return tuple(f"bhaz_{k}" for k in range(2, K + 1))
+
+
+def b_splines(t: Tensor, knots: tuple[float, ...], degree: int) -> list[Tensor]:
+    """Return the B-splines at times t, outside the knots as at the nearest one."""
+    ends = degree * (knots[0],), degree * (knots[-1],)
+    tau, t = (*ends[0], *knots, *ends[1]), t.clamp(knots[0], knots[-1])
+    last = degree + len(knots) - 2  # the cell that holds its right end
+    found = [
+        ((t >= a) & ((t < b) | (i == last))).to(t.dtype) for i, (a, b) in enumerate(pairwise(tau))
+    ]
+    for d in range(1, degree + 1):
+        for i in range(len(found) - d):
+            rise, fall = tau[i + d] - tau[i], tau[i + d + 1] - tau[i + 1]
+            up = (t - tau[i]) / rise if rise else 0.0
+            down = (tau[i + d + 1] - t) / fall if fall else 0.0
+            found[i] = up * found[i] + down * found[i + 1]
+    return found[: len(knots) - 1 + degree]
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A baseline hazard, given its knots.
+
+    Attributes
+    ----------
+    knots : tuple of float
+        From the first to the last, in units of the response.
+    degree : int
+        Of the splines.
+    """
+
+    knots: tuple[float, ...]
+    degree: int
+
+    @property
+    def K(self) -> int:
+        """Number of coefficients."""
+        return len(self.knots) - 1 + self.degree
+
+    @cached_property
+    def areas(self) -> tuple[float, ...]:
+        """The integral of each B-spline."""
+        p = self.degree
+        tau = (*p * (self.knots[0],), *self.knots, *p * (self.knots[-1],))
+        return tuple((tau[k + p + 1] - tau[k]) / (p + 1) for k in range(self.K))
+
+    def coefficients(self, values: Values) -> list[Tensor]:
+        """Return c_1, ..., c_K from the ratios among values."""
+        ratios = [values[name] for name in ratio_names(self.K)]
+        logs = [torch.zeros((), dtype=ratios[0].dtype if ratios else torch.float64)]
+        for ratio in ratios:
+            logs.append(logs[-1] + ratio.log())
+        largest = reduce(torch.maximum, logs)
+        c = [(each - largest).exp() for each in logs]
+        area = sum(each * size for each, size in zip(c, self.areas, strict=True))
+        return [each / area for each in c]
+
+    def hazard(self, t: Tensor, c: list[Tensor]) -> Tensor:
+        """Return h0 at times t."""
+        return _curve(b_splines(t, self.knots, self.degree), c)
+
+    def cumulative(self, t: Tensor, c: list[Tensor]) -> Tensor:
+        """Return the integral of h0 from 0 to times t."""
+        columns, rest = [], torch.zeros(())
+        higher = b_splines(t, self.knots, self.degree + 1)
+        for column, area in zip(higher[:0:-1], self.areas[::-1], strict=True):
+            rest = rest + column
+            columns.append(area * rest)
+        columns[-1] = columns[-1] + t.clamp(max=self.knots[0])
+        columns[0] = columns[0] + (t - self.knots[-1]).clamp(min=0)
+        return _curve(columns[::-1], c)
+
+    def time(self, cumulative: Array, values: Mapping[str, Array]) -> Array:
+        """Return the times to which the integral of h0 has these values."""
+        c = self._numbers(values)
+        at = [self._at(np.array(knot), c) for knot in self.knots]
+        cell = np.zeros_like(cumulative)
+        for each in at[1:-1]:
+            cell = cell + (cumulative >= each)
+        start, end, first, width = (
+            _picked(cell, each) for each in (at[:-1], at[1:], self.knots[:-1], np.diff(self.knots))
+        )
+        polynomial = [_picked(cell, each) for each in zip(*self._cells(c, at), strict=True)]
+        goal = np.clip(cumulative, start, end) - start
+        low, high = np.zeros_like(goal), np.ones_like(goal)
+        u = goal / (end - start)
+        for _ in range(NEWTON_STEPS):
+            gap = u * _horner(polynomial, u) - goal
+            low, high = np.where(gap < 0, u, low), np.where(gap < 0, high, u)
+            slopes = [q * each for q, each in enumerate(polynomial, start=1)]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                moved = u - gap / _horner(slopes, u)
+            inside = (moved > low) & (moved < high)
+            before, u = u, np.where(inside, moved, (low + high) / 2)
+            if np.abs(u - before).max(initial=0) < 1e-15:
+                break
+        early = np.minimum(cumulative, at[0]) / c[0].numpy() - self.knots[0]
+        late = np.maximum(cumulative - at[-1], 0) / c[-1].numpy()
+        return np.asarray(first + width * u + np.where(cumulative < at[0], early, late))
+
+    def _cells(self, c: list[Tensor], at: list[Array]) -> list[list[Array]]:
+        """Return of each cell the polynomial by which the integral grows, from its first power."""
+        nodes = np.arange(1, self.degree + 2) / (self.degree + 1)
+        inverse = np.linalg.inv(nodes[:, None] ** np.arange(1, self.degree + 2))
+        found = []
+        for (a, b), start in zip(pairwise(self.knots), at, strict=False):
+            grown = [self._at(a + (b - a) * u, c) - start for u in nodes]
+            found.append([sum(w * x for w, x in zip(row, grown, strict=True)) for row in inverse])
+        return found
+
+    def time_between(
+        self,
+        eta: Array,
+        values: Mapping[str, Array],
+        lb: Array,
+        ub: Array,
+        generator: np.random.Generator,
+    ) -> Array:
+        """Draw times above lb and at most at ub whose hazard is exp(eta) h0(t)."""
+        c = self._numbers(values)
+        start, end = (np.exp(eta) * self._at(np.maximum(x, 0.0), c) for x in (lb, ub))
+        shape = np.broadcast_shapes(np.shape(eta), np.shape(start), np.shape(end))
+        u = generator.random(shape)
+        return self.time((start - np.log1p(u * np.expm1(start - end))) * np.exp(-eta), values)
+
+    def _numbers(self, values: Mapping[str, Array]) -> list[Tensor]:
+        """Return the coefficients from arrays."""
+        return self.coefficients({name: torch.tensor(x) for name, x in values.items()})
+
+    def _at(self, t: Array, c: list[Tensor]) -> Array:
+        """Return the integral of h0 up to times."""
+        return np.asarray(self.cumulative(torch.tensor(t, dtype=torch.float64), c).numpy())
+
+    def mean(self, eta: Array, values: Mapping[str, Array], lb: Array, ub: Array) -> Array:
+        """Return the mean of times above lb and at most at ub whose hazard is exp(eta) h0(t).
+
+        It is lb and the integral of what the survival function is above its value at ub, over what
+        it falls by.
+        """
+        c, rate = self._numbers(values), np.exp(np.minimum(eta, LARGEST_EXPONENT))
+        lb, last = np.maximum(lb, 0.0), self.knots[-1]
+        start, end = self._at(lb, c), self._at(ub, c)
+
+        def above(at: Array) -> Array:
+            return np.asarray(np.exp(-rate * (at - start)) * -np.expm1(-rate * (end - at)))
+
+        total = self._integral(lambda t: above(self._at(t, c)), lb, ub)
+        after, r = np.maximum(lb, last), rate * c[-1].numpy()
+        wide = np.where(np.isinf(ub), 0.0, np.maximum(ub - after, 0.0))
+        share = np.where(np.isinf(ub), 1.0, -np.expm1(-r * wide)) / r - wide * np.exp(-r * wide)
+        total = total + share * np.exp(-rate * (self._at(after, c) - start))
+        falls = -np.expm1(-rate * (end - start))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            found = lb + np.where(falls > 0, total / falls, (np.minimum(ub, last) - lb) / 2)
+        return np.asarray(np.clip(found, lb, ub))
+
+    def variance(self, eta: Array, values: Mapping[str, Array]) -> Array:
+        """Return the variance of times whose hazard is exp(eta) h0(t)."""
+        c, rate = self._numbers(values), np.exp(np.minimum(eta, LARGEST_EXPONENT))
+        last, never = np.array(self.knots[-1]), np.array(np.inf)
+        r = rate * c[-1].numpy()
+
+        def lives(t: Array) -> Array:
+            return np.asarray(np.exp(-rate * self._at(t, c)))
+
+        square = self._integral(lambda t: 2 * t * lives(t), np.zeros(()), never)
+        square = square + 2 * (last + 1 / r) / r * lives(last)
+        return np.asarray(square - self.mean(eta, values, np.zeros(()), never) ** 2)
+
+    def _integral(self, of: Callable[[Array], Array], lb: Array, ub: Array) -> Array:
+        """Integrate over times from lb to ub up to the last knot, by Gauss and Legendre's rule."""
+        x, weight = np.polynomial.legendre.leggauss(NODES)
+        total: Array = np.zeros(())
+        for start, end in pairwise(self._panels()):
+            a, b = np.clip(start, lb, ub), np.clip(end, lb, ub)
+            for node, w in zip((x + 1) / 2, weight / 2, strict=True):
+                total = np.asarray(total + w * (b - a) * of(a + (b - a) * node))
+        return total
+
+    def _panels(self) -> list[float]:
+        """Return where the panels of a mean begin and end."""
+        first, second = self.knots[0], self.knots[1]
+        shares = 0.5 ** np.arange(1, HALVINGS + 1)
+        halved = [*(first * shares), *(first + (second - first) * shares)]
+        cells = [np.linspace(a, b, PANELS + 1)[1:] for a, b in pairwise(self.knots)]
+        return sorted({0.0, first, *map(float, halved), *np.concatenate(cells).tolist()})
+
+
+def _curve(columns: list[Tensor], c: list[Tensor]) -> Tensor:
+    total = columns[0] * c[0]
+    for column, each in zip(columns[1:], c[1:], strict=True):
+        total = total + column * each
+    return total
+
+
+def _picked(cell: Array, of_cells: Iterable[Any]) -> Array:
+    """Return for each element the value of its cell."""
+    found = np.zeros_like(cell)
+    for j, value in enumerate(of_cells):
+        found = np.where(cell == j, value, found)
+    return found
+
+
+def _horner(polynomial: list[Array], u: Array) -> Array:
+    """Return a polynomial at u, from its constant term."""
+    total = polynomial[-1]
+    for each in polynomial[-2::-1]:
+        total = total * u + each
+    return total

@@ -1,0 +1,235 @@
+"""Proportional hazards: the baseline hazard's splines, times, and rows that are split in time."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from scipy.integrate import quad
+from scipy.interpolate import BSpline
+
+from semistan.errors import InputError
+from semistan.model.families.baseline import Baseline, b_splines, ratio_names
+from semistan.model.families.censored import with_censoring
+from semistan.model.families.families import family
+from semistan.model.families.truncated import with_truncation
+from support.small import small_frame, small_prepared
+
+SHAPES = (
+    Baseline((0.0, 10.0, 30.0, 100.0), 3),
+    Baseline((5.0, 10.0, 30.0), 0),
+    Baseline((0.0, 50.0), 3),
+    Baseline((2.0, 3.0, 4.0, 9.0), 1),
+)
+ETA = np.array([-3.0, 0.0, 1.5, 4.0])
+
+each = pytest.mark.parametrize("baseline", SHAPES, ids=str)
+
+
+def tensor(x):
+    return torch.tensor(x, dtype=torch.float64)
+
+
+def values_of(baseline, of=np.asarray):
+    generator = np.random.default_rng(baseline.K)
+    return {name: of(generator.lognormal(0, 0.8)) for name in ratio_names(baseline.K)}
+
+
+def record_of(baseline):
+    pieces = () if baseline.degree else ("piecewise",)
+    assert baseline.degree in (0, 3)
+    return family(f"cox({', '.join(map(str, (*pieces, *baseline.knots)))})")
+
+
+def survival(baseline, values):
+    c = baseline.coefficients({name: tensor(x) for name, x in values.items()})
+    return lambda t, eta: np.exp(-float(baseline.cumulative(tensor(t), c)) * np.exp(eta))
+
+
+@each
+def test_the_splines_are_scipys(baseline):
+    p = baseline.degree
+    ends = np.full(p, baseline.knots[0]), np.full(p, baseline.knots[-1])
+    t = np.linspace(baseline.knots[0], baseline.knots[-1], 41)[:-1]
+    expected = BSpline.design_matrix(t, np.r_[ends[0], baseline.knots, ends[1]], p).toarray()
+    found = torch.stack(b_splines(tensor(t), baseline.knots, p), dim=1).numpy()
+    assert np.allclose(found, expected, atol=1e-14)
+
+
+@each
+def test_the_hazard_integrates_to_1_over_the_knots_and_is_constant_outside(baseline):
+    c = baseline.coefficients(values_of(baseline, tensor))
+    first, last = baseline.knots[0], baseline.knots[-1]
+    t = tensor([first, last, last + 7.0, first / 2])
+    at = baseline.cumulative(t, c).numpy()
+    hazard = baseline.hazard(t, c).numpy()
+    assert at[1] - at[0] == pytest.approx(1, rel=1e-12)
+    assert at[2] - at[1] == pytest.approx(7 * hazard[1], rel=1e-12)
+    assert at[3] == pytest.approx(first / 2 * hazard[0], rel=1e-12)
+    for end in (0.3 * last, 0.9 * last, 1.4 * last):
+        inner = [knot for knot in baseline.knots if 0 < knot < end]
+        integral = quad(
+            lambda s: float(baseline.hazard(tensor(s), c)), 0, end, points=inner or None, limit=200
+        )[0]
+        assert float(baseline.cumulative(tensor(end), c)) == pytest.approx(integral, rel=1e-7)
+
+
+@each
+def test_equal_coefficients_are_a_constant_hazard(baseline):
+    c = baseline.coefficients({name: tensor(1.0) for name in ratio_names(baseline.K)})
+    t = tensor(np.linspace(0.01, 2 * baseline.knots[-1], 50))
+    over = baseline.knots[-1] - baseline.knots[0]
+    assert np.allclose(baseline.hazard(t, c), 1 / over, rtol=1e-12)
+    assert np.allclose(baseline.cumulative(t, c), t / over, rtol=1e-12)
+
+
+@each
+def test_times_have_the_cumulative_hazard_that_was_asked_for(baseline):
+    values = {name: np.full((2, 1), x) * [[1], [0.3]] for name, x in values_of(baseline).items()}
+    z = np.abs(np.random.default_rng(1).normal([[0.0], [1.0]], 1.0, (2, 200)))
+    t = baseline.time(z, values)
+    c = baseline.coefficients({name: tensor(x) for name, x in values.items()})
+    assert np.allclose(baseline.cumulative(tensor(t), c), z, rtol=1e-10)
+
+
+@each
+def test_mean_and_variance_are_integrals_of_the_survival_function(baseline):
+    values = values_of(baseline)
+    lives, last = survival(baseline, values), baseline.knots[-1]
+    never, zero = np.array(np.inf), np.zeros(())
+    mean, variance = baseline.mean(ETA, values, zero, never), baseline.variance(ETA, values)
+    points = [*baseline.knots[:-1], *(last * 0.5 ** np.arange(1, 8))]
+    for eta, found, spread in zip(ETA, mean, variance, strict=True):
+        moments = [
+            quad(lambda t, m=m, e=eta: m * t ** (m - 1) * lives(t, e), 0, last, points=points,
+                 limit=500, epsabs=1e-12)[0]
+            + quad(lambda t, m=m, e=eta: m * t ** (m - 1) * lives(t, e), last, np.inf)[0]
+            for m in (1, 2)
+        ]  # fmt: skip
+        assert found == pytest.approx(moments[0], rel=1e-6)
+        assert spread == pytest.approx(moments[1] - moments[0] ** 2, rel=1e-5)
+
+
+@each
+def test_the_mean_between_bounds_is_that_of_times_drawn_there(baseline):
+    values = values_of(baseline)
+    lb, ub = np.array([0.0, 0.2, 0.7, 1.2]), np.array([0.5, 0.9, np.inf, 1.3])
+    lb, ub = lb * baseline.knots[-1], ub * baseline.knots[-1]
+    eta = np.full((20_000, 4), 0.5)
+    draws = baseline.time_between(eta, values, lb, ub, np.random.default_rng(2))
+    assert ((draws > lb) & (draws <= ub)).all()
+    error = draws.std(axis=0) / np.sqrt(len(draws))
+    mean = baseline.mean(np.full(4, 0.5), values, lb, ub)
+    assert (np.abs(draws.mean(axis=0) - mean) < 4 * error).all()
+
+
+@each
+def test_times_are_drawn_from_the_distribution(baseline):
+    values = values_of(baseline)
+    lives = survival(baseline, values)
+    draws = baseline.time_between(
+        np.full(2000, 0.4), values, np.zeros(()), np.array(np.inf), np.random.default_rng(3)
+    )
+    p = stats.kstest(draws, np.vectorize(lambda t: 1 - lives(t, 0.4))).pvalue
+    assert p > 1e-3
+
+
+def test_one_piece_is_the_exponential_family_with_the_other_sign():
+    record, other = family("cox(piecewise, 0, 20)"), family("exponential")
+    y, eta = tensor(np.linspace(0.1, 60, 30)), tensor(np.linspace(-2, 2, 30))
+    assert record.dispersion == ()
+    expected = other.log_lik(y, np.log(20) - eta, {})
+    assert np.allclose(record.log_lik(y, eta, {}), expected, rtol=1e-12)
+    assert np.allclose(record.mean(eta.numpy(), {}), 20 * np.exp(-eta.numpy()), rtol=1e-10)
+    assert np.allclose(record.variance(eta.numpy(), {}), 400 * np.exp(-2 * eta.numpy()), rtol=1e-8)
+
+
+@pytest.mark.parametrize("baseline", SHAPES[:3], ids=str)
+def test_a_row_that_is_split_in_time_has_the_same_likelihood(baseline):
+    """(0, y] is (0, a] and (a, b], survived, and (b, y]: the counting process of a subject."""
+    values, given = values_of(baseline, tensor), ("cens", "lb")
+    record = with_truncation(with_censoring(record_of(baseline), given), given)
+    y, eta = tensor([3.0, 17.0, 45.0, 140.0]), tensor([-1.0, 0.3, 1.0, 2.0])
+    a, b = 0.3 * y, 0.8 * y
+    for code in (0.0, 1.0):
+        last = values | {"cens": torch.full((4,), code), "lb": b}
+        first = values | {"cens": torch.ones(4), "lb": torch.zeros(4)}
+        middle = values | {"cens": torch.ones(4), "lb": a}
+        whole = record.log_lik(y, eta, last | {"lb": torch.zeros(4)})
+        parts = record.log_lik(a, eta, first) + record.log_lik(b, eta, middle)
+        assert np.allclose(whole, parts + record.log_lik(y, eta, last), rtol=1e-12)
+
+
+def test_an_interval_has_the_probability_between_its_ends():
+    record = with_censoring(family("cox(0, 10, 30)"), ("cens", "y2"))
+    values = values_of(Baseline((0.0, 10.0, 30.0), 3))
+    lives = survival(Baseline((0.0, 10.0, 30.0), 3), values)
+    given = {"cens": tensor([2.0, -1.0]), "y2": tensor([21.0, 1.0])}
+    found = record.log_lik(
+        tensor([4.0, 6.0]), tensor([0.5, -1.0]), {k: tensor(x) for k, x in values.items()} | given
+    )
+    expected = np.log([lives(4.0, 0.5) - lives(21.0, 0.5), 1 - lives(6.0, -1.0)])
+    assert np.allclose(found, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("text", ["cox(0, 10, 30)", "cox(piecewise, 5, 10, 30, 70)"])
+@pytest.mark.parametrize("eta", [-700.0, 700.0])
+def test_it_is_finite_far_out_with_its_gradient(text, eta):
+    record = family(text)
+    y = tensor([1e-6, 0.5, 10, 30, 4000])
+    leaf = torch.full((5,), eta, dtype=torch.float64, requires_grad=True)
+    wide = {name: tensor(np.exp(30.0 * (-1) ** k)) for k, name in enumerate(record.dispersion)}
+    total = record.log_lik(y, leaf, wide)
+    total.sum().backward()
+    assert torch.isfinite(total).all()
+    assert torch.isfinite(leaf.grad).all()
+
+
+def test_the_knots_are_those_of_the_events():
+    frame = small_frame(200).assign(z=lambda t: 3 * t["z"] ** 4, c=np.arange(200) % 4 == 0)
+    prepared = small_prepared("z | cens(c) ~ x + nn(u)", frame, family="cox")
+    ended = frame["z"][~frame["c"]]
+    first, inner, last = family(prepared.config.family).constants[0].value
+    assert first == 0
+    assert inner == pytest.approx(np.median(ended), rel=1e-3)
+    assert last == pytest.approx(frame["z"].max(), rel=1e-3)
+    assert prepared.config.family == f"cox(0, {inner:g}, {last:g})"
+
+
+def test_the_knots_begin_where_the_first_row_enters():
+    frame = small_frame(200).assign(enters=lambda t: t["z"] - 0.5)
+    prepared = small_prepared(
+        "z | trunc(lb=enters) ~ x + nn(u)", frame, family="cox(piecewise, df=3)"
+    )
+    knots = family(prepared.config.family).constants[0].value
+    assert knots[0] == pytest.approx(frame["enters"].min(), rel=1e-3)
+    assert len(knots) == 4
+
+
+def test_few_distinct_times_have_fewer_knots():
+    frame = small_frame(40).assign(z=np.arange(40) % 2 + 1.0)
+    prepared = small_prepared("z ~ x + nn(u)", frame, family="cox(df=9)")
+    assert prepared.config.family == "cox(0, 1, 1.5, 2)"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("cox(3)", "2 to 100 knots that rise from 0 or above, got 3"),
+        ("cox(0, 5, 5)", "got 0, 5, 5"),
+        ("cox(-1, 5)", "got -1, 5"),
+        ("cox(0, inf)", "got 0, inf"),
+        ("cox(probit)", r"cox\(df=7\).* got 'probit'"),
+        ("cox(df=3)", "4 to 100 coefficients"),
+        ("cox(piecewise, df=1)", "2 to 100 coefficients"),
+        ("cox(df=x)", "got 'df=x'"),
+    ],
+)
+def test_what_cannot_be_a_baseline_is_refused(text, words):
+    with pytest.raises(InputError, match=words):
+        family(text)
+
+
+def test_censored_times_alone_are_refused():
+    frame = small_frame().assign(c=1)
+    with pytest.raises(InputError, match="all are censored"):
+        small_prepared("z | cens(c) ~ x + nn(u)", frame, family="cox")
