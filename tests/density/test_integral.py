@@ -41,6 +41,10 @@ CASES = {
         "formula": "y ~ x1 + x2 + s(v, k=4) + nn(u1)",
         "priors": {"b": "horseshoe()"},
     },
+    "shares of R2": {
+        "formula": "y ~ x1 + x2 + s(v, k=4) + nn(u1)",
+        "priors": {"b": "R2D2(0.4, 3)"},
+    },
     "groups that are related": {
         "formula": "y ~ x1 + (1 | gr(h, by=t)) + (1 | gr(g, cov='A.csv')) + nn(u1)",
         "priors": {"b": "student_t(3, 0, 2)"},

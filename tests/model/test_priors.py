@@ -115,7 +115,8 @@ def test_a_density_is_the_same_in_scipy_and_in_torch(name):
 
 
 def test_every_density_is_tested_and_knows_which_argument_carries_the_units():
-    assert set(DENSITIES) == {*DISTRIBUTIONS, "constant", "horseshoe", "lkj", "dirichlet"}
+    others = {"constant", "horseshoe", "R2D2", "lkj", "dirichlet"}
+    assert set(DENSITIES) == {*DISTRIBUTIONS, *others}
     for density in DENSITIES.values():
         assert set(density.carriers) <= set(density.arguments)
 

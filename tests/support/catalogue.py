@@ -187,8 +187,8 @@ PROGRAMS = (
              formula=f"y ~ x1 + s(z, k=4) + (1 | g) + (1 + x1 | h) + {NETWORK}"),
     _program("horseshoe integrated out", "gaussian", "kernel", "linear networks",
              priors={"b": "horseshoe(3)"}, formula="y | weights(w) ~ x1 + x2 + nn(u1) + nn(u2)"),
-    _program("horseshoe integrated out, kernel", "gaussian", "kernel", "linear smooth", **ALL,
-             priors={"b": "horseshoe(3)"}, formula=f"y ~ x1 + x2 + s(v, k=4) + {NETWORK}",
+    _program("R2D2 integrated out, kernel", "gaussian", "kernel", "linear smooth", **ALL,
+             priors={"b": "R2D2(0.4, 3)"}, formula=f"y ~ x1 + x2 + s(v, k=4) + {NETWORK}",
              kernel="cpp"),
     # theta in the subspace
     _program("naive", "poisson", "kernel", feature="naive", **NAIVE),

@@ -128,7 +128,8 @@ class Target:
 
     def completed(self, values: Values) -> dict[str, Tensor]:
         """Add the constants, and theta where it is made of others, to the sampled parameters."""
-        return {**values, **self.fixed(values[PHI]), **self._made_theta(values)}
+        values = {**values, **self.fixed(values[PHI])}
+        return values | self._made_theta(values)
 
     def fixed(self, like: Tensor) -> dict[str, Tensor]:
         """Return the constants as tensors of some tensor's kind."""

@@ -65,6 +65,6 @@ def are_cut(model: Model, k: int) -> bool:
     """Say whether trees are cut by intention."""
     if model.integral is None or not model.integral.phi:
         return False
-    joint = model.joint is not model.integral.joint
+    joint = model.joint is not None and model.integral.joint is None
     narrows = model.sampled_terms or joint or model.config.priors.scales_all
     return model.moves == "all" and k > MOST_GAUSSIAN and not narrows

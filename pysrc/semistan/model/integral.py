@@ -19,7 +19,8 @@ Of the other terms those with the fewest coefficients are integrated out first, 
 ``MOST_COLUMNS`` in all, whose Cholesky factor each gradient needs; groups with correlated effects
 stay sampled, as do those of several effects with covariances between levels. Theta alone is no
 reason for an integral, since in the span of a curve chains move as well with theta as without; it
-stays sampled if its prior is not normal, which the horseshoe is given its scales.
+stays sampled if its prior is not normal; those of ``horseshoe()`` and ``R2D2()`` are, given their
+scales.
 
 Nothing is integrated out with a temperature other than 1, of censored or truncated responses, where
 sigma has a predictor, where coefficients are orthogonalised in the program or follow phi, and by
@@ -132,19 +133,19 @@ def integral_of(
     phi = moves in ("both", "all") and not many and _free_output_layers(networks, priors)
     if phi:
         beside += outputs
-    if joint := _joint(config, design, beside):
+    if joint := _joint(config, design, family, beside):
         beside += len(design.mean.coefficients)
     terms = _few_columns(design, beside)
     found = Integral(phi, theta or joint is not None, terms, joint)
     return found if phi or terms or joint else None
 
 
-def _joint(config: ModelConfig, design: Design, others: int) -> Joint | None:
+def _joint(config: ModelConfig, design: Design, family: Family, others: int) -> Joint | None:
     """Return what theta is made of, if that can be integrated out beside others."""
     density = joint_prior(config)
     fits = others + len(design.mean.coefficients) <= MOST_COLUMNS
     joint = density.joint if density else None
-    return joint if joint and joint.z and fits else None
+    return joint.beside(family.dispersion) if joint and joint.z and fits else None
 
 
 def _is_integrable(term: Term) -> TypeGuard[Integrable]:

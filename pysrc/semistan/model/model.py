@@ -177,7 +177,8 @@ class Model:
     def joint(self) -> Joint | None:
         """What the coefficients are made of, if they have a prior together."""
         density = joint_prior(self.config)
-        return density.joint if density else None
+        known = {*self.family.dispersion} - {*self.design.varying}
+        return density.joint.beside(known) if density and density.joint else None
 
     @cached_property
     def scalars(self) -> tuple[str, ...]:

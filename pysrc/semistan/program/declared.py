@@ -13,7 +13,6 @@ from semistan.program.integral import columns, integral_lines, sampled_parameter
 from semistan.program.parts import Parts, known_of_rows
 from semistan.program.predictors import (
     centred_columns,
-    made_lines,
     other_data_lines,
     term_data_lines,
 )
@@ -213,11 +212,6 @@ def declared_parameters(items: Iterable[Parameter]) -> str:
     """Declare parameters."""
     lines = [(statement(item.declaration, WIDTH - 2).rstrip(), item.text) for item in items]
     return declarations(lines)
-
-
-def fixed_lines(parts: Parts) -> list[tuple[str, str]]:
-    """Declare the parameters that are fixed, and what the terms make of theirs."""
-    return [*constant_lines(parts), *made_lines(parts.design.terms)]
 
 
 def constant_lines(parts: Parts) -> list[tuple[str, str]]:

@@ -30,7 +30,6 @@ from semistan.program.completion import drawn_lines, moved_by, reported_theta
 from semistan.program.declared import (
     constant_lines,
     data_block,
-    fixed_lines,
     parameters,
     transformed_data,
 )
@@ -177,8 +176,10 @@ def _theta_raw(parts: Parts) -> str:
 def _transformed_parameters(parts: Parts) -> str:
     if parts.integral:
         made = "" if parts.integral.joint else theta_text(parts)
-        return made + declarations([*constant_lines(parts), *made_lines(parts.model.sampled_terms)])
-    return theta_text(parts) + declarations([*fixed_lines(parts), LPRIOR]) + _densities(parts)
+        of_terms = declarations(made_lines(parts.model.sampled_terms))
+        return declarations(constant_lines(parts)) + made + of_terms
+    made = declarations([*made_lines(parts.design.terms), LPRIOR])
+    return declarations(constant_lines(parts)) + theta_text(parts) + made + _densities(parts)
 
 
 def _densities(parts: Parts, to: str = "lprior", *, sampled: bool = False) -> str:

@@ -23,9 +23,9 @@ from semistan.program.completion import (
     row_lines,
 )
 from semistan.program.declared import (
+    constant_lines,
     data_lines,
     declared_parameters,
-    fixed_lines,
     prepared_inputs,
     prior_lines,
     scales_lines,
@@ -33,7 +33,7 @@ from semistan.program.declared import (
 from semistan.program.header import header
 from semistan.program.likelihood import density_vectors, in_row
 from semistan.program.parts import Parts, parts_of
-from semistan.program.predictors import other_sums, parameter_vectors
+from semistan.program.predictors import made_lines, other_sums, parameter_vectors
 from semistan.program.program import network_functions, theta_text
 from semistan.program.sources import stan_source
 
@@ -59,7 +59,10 @@ def quantities_program(bundle: Bundle) -> str:
         ("parameters", declared_parameters(_parameters(parts))),
         (
             "transformed parameters",
-            theta_text(parts) + declarations(fixed_lines(parts)) + made_statements(parts),
+            declarations(constant_lines(parts))
+            + theta_text(parts)
+            + declarations(made_lines(parts.design.terms))
+            + made_statements(parts),
         ),
         ("generated quantities", _generated_quantities(parts)),
     )

@@ -11,6 +11,7 @@ from semistan.errors import InputError, did_you_mean
 from semistan.model.priors.classes import class_of
 from semistan.model.priors.density import Density, Prior
 from semistan.model.priors.horseshoe import HORSESHOE
+from semistan.model.priors.r2d2 import R2D2
 
 AUTO = "auto"  # of phi: normal, as wide as what spans the subspace
 DENSITIES: dict[str, Density] = {
@@ -36,6 +37,7 @@ DENSITIES: dict[str, Density] = {
         Density("beta", ("alpha", "beta"), (), "Beta",
                 lambda stats, alpha, beta: stats.beta(alpha, beta), support="unit interval"),
         HORSESHOE,
+        R2D2,
         Density("constant", ("value",), ("value",)),
         Density("lkj", ("shape",), ()),
         Density("dirichlet", ("concentration",), (), repeats=True),
@@ -107,6 +109,11 @@ def _check_prior(prior: Prior, parameter: str) -> None:
         if argument in density.bounded and not density.is_constant and not value > 0:
             raise InputError(
                 f"prior '{parameter}': the {argument} of {density.name} must be positive, "
+                f"got {value:g}"
+            )
+        if argument in density.shares and not value < 1:
+            raise InputError(
+                f"prior '{parameter}': the {argument} of {density.name} must be between 0 and 1, "
                 f"got {value:g}"
             )
     kind = class_of(parameter)

@@ -8,8 +8,8 @@ rstanarm: ``normal(0, 2.5)`` on a coefficient becomes ``normal(0, 2.5 * s_eta / 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from semistan.lazy import torch
@@ -31,8 +31,9 @@ class Joint:
     """What a prior of all coefficients together makes them of: parameters of its own.
 
     Their scales are sampled, so that the posterior is a funnel without a mode. ``values`` are
-    these parameters by name, ``data`` the arguments of the priors as used, by their names in the
-    program's data, where an argument that carries units has a value for each coefficient.
+    these parameters and those of the response's distribution by name, ``data`` the arguments of the
+    priors as used, ``theta_scale`` and ``eta_scale``, by their names in the program's data, where
+    an argument that carries units has a value for each coefficient.
 
     Attributes
     ----------
@@ -41,9 +42,10 @@ class Joint:
     theta : callable
         Maps ``values`` and ``data`` to the coefficients (P,), in PyTorch.
     start : callable
-        Maps coefficients (P,) and ``data`` to values that make them.
+        Maps coefficients (P,) and ``data``, with ``sigma`` if there is one, to values that make
+        them.
     stan : str
-        The declaration of ``theta`` in the program.
+        The declaration of ``theta`` in the program, with ``{residual}`` for ``sigma *``.
     files : tuple of str
         Files of ``stan/`` that it needs.
     z, spread : str
@@ -61,6 +63,12 @@ class Joint:
     z: str = ""
     spread: str = ""
     argument_text: Mapping[str, str] = field(default_factory=dict)
+
+    def beside(self, parameters: Collection[str]) -> Joint:
+        """Return it beside the parameters of a response's distribution."""
+        residual = "sigma * " if "sigma" in parameters else ""
+        stan, spread = (text.replace("{residual}", residual) for text in (self.stan, self.spread))
+        return replace(self, stan=stan, spread=spread)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +99,8 @@ class Density:
         What it makes the coefficients of, if it is for all of them together.
     repeats : bool
         Whether its one argument may have a value for each element.
+    shares : tuple of str
+        The arguments that must be below 1.
     """
 
     name: str
@@ -103,6 +113,7 @@ class Density:
     defaults: tuple[float, ...] = ()
     joint: Joint | None = None
     repeats: bool = False
+    shares: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return self.name

@@ -33,6 +33,8 @@ def prior_data(model: Model, trained: Trained) -> dict[str, Any]:
             data[f"n_{group.stem}"] = len(group.members)
             data[group.stem] = np.array(group.members) + 1
         data |= group.arguments(priors_of(group, model, trained))
+    if model.joint:
+        data |= {"theta_scale": model.units.theta_scale, "eta_scale": model.units.eta_scale}
     for choice in choices(model.config.priors, model.design):
         data |= choice.data
     return data
