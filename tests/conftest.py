@@ -2,6 +2,7 @@ import os
 
 import pytest
 
+from semistan.posterior.arviz import arviz_0, has_release_1
 from support.batches import compile_noted, note_programs
 from support.toolchain import ready_toolchain, use_own_cache
 
@@ -18,6 +19,8 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     if config.option.compile:
         note_programs()
+    if getattr(config.option, "numprocesses", None) and not has_release_1():
+        arviz_0()  # writes a file each day, over which the workers would fall
 
 
 def pytest_sessionfinish(session):

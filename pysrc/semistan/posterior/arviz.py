@@ -27,7 +27,10 @@ def arviz_0() -> Any:
     """Import ArviZ before release 1, without the notice that it prints of that."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
-        import arviz
+        try:
+            import arviz
+        except FileNotFoundError:  # another process wrote the file of that notice just then
+            import arviz
     return arviz
 
 

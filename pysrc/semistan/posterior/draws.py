@@ -245,7 +245,7 @@ def draws_of_columns(
         max_treedepth=0 if depth == "auto" else depth,
         method=method,
         reservations=reservations(options),
-        spread=columns.scalars(_term_columns(design)),
+        spread=columns.scalars(_spread_columns(bundle)),
         terms={
             name: columns.array(name, shape)
             for term in design.terms
@@ -309,7 +309,7 @@ def table_columns(bundle: Bundle) -> dict[str, str]:
     Those are missing that no program writes: coefficients orthogonalised afterwards.
     """
     scalars = {name: name for name in bundle.model.scalars}
-    return _term_columns(bundle.design) | _coefficient_columns(bundle) | scalars
+    return _spread_columns(bundle) | _coefficient_columns(bundle) | scalars
 
 
 def _coefficient_columns(bundle: Bundle) -> dict[str, str]:
@@ -320,6 +320,13 @@ def _coefficient_columns(bundle: Bundle) -> dict[str, str]:
     varying = (name for item in design.others for name in item.names)
     intercepts = dict(zip(intercept_names(K, design.intercept), written, strict=True))
     return intercepts | {name: name for name in (*design.mean.names[1:], *raw, *varying)}
+
+
+def _spread_columns(bundle: Bundle) -> dict[str, str]:
+    """Return the program's columns of what the coefficients' prior and terms report."""
+    joint = bundle.model.joint
+    own = {name: name for name in joint.reported} if joint else {}
+    return own | _term_columns(bundle.design)
 
 
 def _term_columns(design: Design) -> dict[str, str]:

@@ -118,7 +118,7 @@ def _check_joint(density: Density, config: ModelConfig, design: Design) -> None:
         raise InputError(f"prior 'b': {density}() is for coefficients, but the model has none")
     if design.categories:
         raise InputError(f"prior 'b': {density}() does not know several categories' coefficients")
-    if "{residual}" in density.joint.stan and "sigma" in design.varying:
+    if density.joint and "{residual}" in density.joint.stan and "sigma" in design.varying:
         raise InputError(
             f"prior 'b': {density}() shares out variance in units of one sigma, which has a "
             "predictor here; use horseshoe(), or leave the predictor out"

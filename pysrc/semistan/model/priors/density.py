@@ -53,6 +53,8 @@ class Joint:
         and of what in the program; empty if it is not, so that it is not integrated out.
     argument_text : mapping
         What the arguments are whose names do not say it.
+    reported : tuple of str
+        The parameters that are in the table of coefficients.
     """
 
     parameters: Callable[[Mapping[str, Any], int], tuple[Parameter, ...]]
@@ -63,6 +65,7 @@ class Joint:
     z: str = ""
     spread: str = ""
     argument_text: Mapping[str, str] = field(default_factory=dict)
+    reported: tuple[str, ...] = ()
 
     def beside(self, parameters: Collection[str]) -> Joint:
         """Return it beside the parameters of a response's distribution."""

@@ -73,7 +73,8 @@ def _theta(values: Mapping[str, Tensor], data: Mapping[str, Any]) -> Tensor:
     units = {name: torch.as_tensor(data[name]) for name in ("eta_scale", "theta_scale")}
     R2, share = values["R2D2_R2"], values["R2D2_share"]
     variance = R2 / (1 - R2) * share / share.sum(dim=-1, keepdim=True)
-    return values["zb"] * _unit(values, units) * variance.sqrt()
+    theta: Tensor = values["zb"] * _unit(values, units) * variance.sqrt()
+    return theta
 
 
 def _start(theta: Array, data: Mapping[str, Any]) -> dict[str, Any]:
@@ -123,5 +124,6 @@ R2D2 = Density(
             "mean_R2": "mean of R2", "prec_R2": "precision of R2",
             "cons_D2": "concentration of the shares",
         },
+        ("R2D2_R2",),
     ),
 )  # fmt: skip
