@@ -44,6 +44,7 @@ DISPERSION = {
     "zi": lambda generator: generator.random(),
     "hu": lambda generator: generator.random(),
     "alpha": lambda generator: generator.normal(0, 2),
+    **{f"bhaz_{k}": lambda generator: generator.lognormal(0, 1) for k in range(2, 7)},
 }
 ORDERED_GAPS = {name: lambda generator: generator.lognormal(0, 0.5) for name in ("gap_2", "gap_3")}
 
@@ -273,10 +274,11 @@ def test_posterior_ranks_of_prior_draws_are_uniform(family, toolchain, tmp_path)
 
 
 @pytest.mark.slow
-def test_ranks_are_uniform_with_delayed_entry_and_censored_times(toolchain, tmp_path):
+@pytest.mark.parametrize("family", ["weibull", "cox(0.1, 0.4, 1)"])
+def test_ranks_are_uniform_with_delayed_entry_and_censored_times(family, toolchain, tmp_path):
     formula = "y | cens(h) + trunc(lb=least) ~ x1 + x2 + nn(u1, u2, u3)"
-    bundle, _ = random_bundle("weibull", formula=formula, n=10, hidden=(3,), k=2, priors=PRIORS)
-    rows = standard_rows(np.random.default_rng(1), 4, "weibull")
+    bundle, _ = random_bundle(family, formula=formula, n=10, hidden=(3,), k=2, priors=PRIORS)
+    rows = standard_rows(np.random.default_rng(1), 4, family)
     rows = replace(rows, given={"cens": np.zeros(4), "lb": np.array([0, ENTRY, ENTRY, 2 * ENTRY])})
     assert_uniform(replicate, plain_units(bundle), rows, toolchain, tmp_path)
 
