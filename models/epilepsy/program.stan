@@ -7,7 +7,12 @@
 //   eta = eta_loc + eta_scale f(lbase, lage; w) + (x - x_loc)' theta +
 //     (1 | subject)
 //   x = (trt[T.progabide], V4)
-//   w = p_bar + phi, all weights
+//   w = p_bar + Pi phi
+//   Completed, in the generated quantities, by the weights outside the
+//     subspace, which have their normal approximation at a mode inside it, to
+//     first order:
+//   f(u; w) + (d f / d w) delta, delta = shift_w (1, psi), psi ~ normal(0, 1)
+//   and coefficients and intercepts move with it, by their shift (1, psi)
 // Priors as used, in the units of the data:
 //   w ~ normal(0, 2 / sqrt(inputs of the layer)), normal(0, 2) of biases
 //   output biases ~ normal(0, 2.5)
@@ -90,11 +95,11 @@ functions {
   real partial_log_lik(array[] int slice, int start, int end,
                        data array[] int y, data matrix Xc, data matrix H,
                        data array[] int widths, data int activation,
-                       data vector p_bar, data real eta_loc,
+                       data vector p_bar, data matrix Pi, data real eta_loc,
                        data real eta_scale, data array[] int J_1, vector phi,
                        vector theta, matrix r_1) {
     vector[end - start + 1] f
-      = network(H[start : end], p_bar + phi, widths, activation);
+      = network(H[start : end], p_bar + Pi * phi, widths, activation);
     vector[end - start + 1] alpha  // without x' theta
       = eta_loc + eta_scale * f
         + r_1[J_1[start : end], 1];
@@ -127,16 +132,22 @@ data {
   array[n_layers + 1] int<lower=1> widths;  // Q, hidden units, 1
   int<lower=1, upper=5> activation;  // 1 tanh ... 5 identity
 
-  // Subspace: w = p_bar + phi, all weights
+  // Subspace: w = p_bar + Pi phi
   int<lower=1> d;  // Bayesian weights
-  int<lower=d, upper=d> k;  // dimension of the subspace
+  int<lower=1> k;  // dimension of the subspace
   vector[d] p_bar;  // weights at phi = 0
+  matrix[d, k] Pi;  // directions of the subspace
   vector<lower=0>[k] phi_scale;  // unit of each coordinate
 
   // Other terms and predictors
   int<lower=1> N_1;  // levels of subject
   array[N] int<lower=1, upper=N_1> J_1;  // level of each row
   matrix<lower=0>[N_1, 1] I_1;  // information of the rows on r_1
+
+  // Completion: a step, and the change with each element of psi
+  int<lower=1> n_psi;  // directions outside the subspace
+  matrix[P, 1 + n_psi] shift_theta;  // of theta
+  row_vector[1 + n_psi] shift_b_Intercept;  // of b_Intercept
 
   // Priors
   vector[k] prior_phi_location;  // normal prior on phi: location
@@ -188,17 +199,22 @@ transformed parameters {
 model {
   if (!prior_only) {
     target += reduce_sum(partial_log_lik, slice, grainsize, y, Xc, H, widths,
-                         activation, p_bar, eta_loc, eta_scale, J_1, phi, theta,
-                         r_1);
+                         activation, p_bar, Pi, eta_loc, eta_scale, J_1, phi,
+                         theta, r_1);
   }
   target += lprior;
 }
 generated quantities {
+  vector[n_psi] psi  // outside the subspace, standard normal
+    = to_vector(normal_rng(rep_vector(0, n_psi), 1));
+  vector[P] theta_completed
+    = theta + shift_theta * append_row(1, psi);
   real b_Intercept  // mean of network and x' theta, moved to X = 0
     = eta_loc
       + eta_scale
-        * mean(network(H, p_bar + phi, widths, activation))
-      - dot_product(x_loc, theta);
-  real b_trtprogabide = theta[1];  // trt[T.progabide]
-  real b_V4 = theta[2];
+        * mean(network(H, p_bar + Pi * phi, widths, activation))
+      - dot_product(x_loc, theta)
+      + shift_b_Intercept * append_row(1, psi);
+  real b_trtprogabide = theta_completed[1];  // trt[T.progabide]
+  real b_V4 = theta_completed[2];
 }
