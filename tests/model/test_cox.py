@@ -205,6 +205,30 @@ def test_the_knots_begin_where_the_first_row_enters():
     assert len(knots) == 4
 
 
+def test_the_last_knot_is_the_end_of_an_interval_but_not_of_rows_without_one():
+    frame = small_frame(40).assign(
+        c=np.where(np.arange(40) == 3, "interval", "none"),
+        end=np.where(np.arange(40) == 3, 7.0, 900.0),
+    )
+    prepared = small_prepared("z | cens(c, end) ~ x + nn(u)", frame, family="cox")
+    assert family(prepared.config.family).constants[0].value[-1] == 7
+
+
+def test_with_knots_of_ones_own_all_times_may_be_censored():
+    frame = small_frame().assign(c=1)
+    prepared = small_prepared("z | cens(c) ~ x + nn(u)", frame, family="cox(0, 1, 3)")
+    assert np.isfinite(prepared.model.units.eta_loc)
+
+
+@pytest.mark.parametrize("eta", [-700.0, 700.0])
+def test_predictions_far_out_are_no_nan(eta):
+    record = family("cox(0, 10, 30)")
+    values = values_of(Baseline((0.0, 10.0, 30.0), 3))
+    eta = np.full(50, eta)
+    assert not np.isnan(record.mean(eta, values)).any()
+    assert not np.isnan(record.rng(eta, values, np.random.default_rng(1))).any()
+
+
 def test_few_distinct_times_have_fewer_knots():
     frame = small_frame(40).assign(z=np.arange(40) % 2 + 1.0)
     prepared = small_prepared("z ~ x + nn(u)", frame, family="cox(df=9)")

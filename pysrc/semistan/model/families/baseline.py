@@ -155,10 +155,11 @@ class Baseline:
     ) -> Array:
         """Draw times above lb and at most at ub whose hazard is exp(eta) h0(t)."""
         c = self._numbers(values)
-        start, end = (np.exp(eta) * self._at(np.maximum(x, 0.0), c) for x in (lb, ub))
+        rate = _rate(eta)
+        start, end = (rate * self._at(np.maximum(x, 0.0), c) for x in (lb, ub))
         shape = np.broadcast_shapes(np.shape(eta), np.shape(start), np.shape(end))
         u = generator.random(shape)
-        return self.time((start - np.log1p(u * np.expm1(start - end))) * np.exp(-eta), values)
+        return self.time((start - np.log1p(u * np.expm1(start - end))) / rate, values)
 
     def _numbers(self, values: Mapping[str, Array]) -> list[Tensor]:
         """Return the coefficients from arrays."""
@@ -174,7 +175,7 @@ class Baseline:
         It is lb and the integral of what the survival function is above its value at ub, over what
         it falls by.
         """
-        c, rate = self._numbers(values), np.exp(np.minimum(eta, LARGEST_EXPONENT))
+        c, rate = self._numbers(values), _rate(eta)
         lb, last = np.maximum(lb, 0.0), self.knots[-1]
         start, end = self._at(lb, c), self._at(ub, c)
 
@@ -193,7 +194,7 @@ class Baseline:
 
     def variance(self, eta: Array, values: Mapping[str, Array]) -> Array:
         """Return the variance of times whose hazard is exp(eta) h0(t)."""
-        c, rate = self._numbers(values), np.exp(np.minimum(eta, LARGEST_EXPONENT))
+        c, rate = self._numbers(values), _rate(eta)
         last, never = np.array(self.knots[-1]), np.array(np.inf)
         r = rate * c[-1].numpy()
 
@@ -221,6 +222,10 @@ class Baseline:
         halved = [*(first * shares), *(first + (second - first) * shares)]
         cells = [np.linspace(a, b, PANELS + 1)[1:] for a, b in pairwise(self.knots)]
         return sorted({0.0, first, *map(float, halved), *np.concatenate(cells).tolist()})
+
+
+def _rate(eta: Array) -> Array:
+    return np.asarray(np.exp(np.clip(eta, -LARGEST_EXPONENT, LARGEST_EXPONENT)))
 
 
 def _curve(columns: list[Tensor], c: list[Tensor]) -> Tensor:

@@ -33,6 +33,7 @@ from semistan.model.families.family import (
     Tails,
 )
 from semistan.model.families.shares import log_not_zero
+from semistan.model.table.given import CODES
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -84,10 +85,12 @@ def _text(degree: int, rest: tuple[str, ...]) -> str:
 
 def _learn(df: int, degree: int, y: Array, given: Given) -> Family:
     """Return the record with knots from 0, or the first entry, to the last time, at quantiles."""
-    ended = given.get("cens", np.zeros(len(y))) != 1
+    code = given.get("cens", np.zeros(len(y)))
+    ended, within = code != CODES["right"], code == CODES["interval"]
     if not ended.any():
         raise InputError("family cox needs times that were observed, but all are censored")
-    start, end = (float(np.min(given.get("lb", 0.0))), float(max(y.max(), *given.get("y2", y))))
+    start = float(np.min(given.get("lb", 0.0)))
+    end = float(np.where(within, given.get("y2", y), y).max())
     shares = np.linspace(0, 1, df - degree + 1)[1:-1]
     inner = [_rounded(x) for x in np.quantile(y[ended], shares)] if len(shares) else []
     first, last = _rounded(max(start, 0.0)), _rounded(end)
@@ -140,7 +143,7 @@ def of_knots(knots: tuple[float, ...], degree: int) -> Family:
         variance=baseline.variance,
         text=_text(degree, tuple(f"{x:.15g}" for x in knots)),
         tails=_tails(baseline, shape),
-        predicted=Predicted("{link} h(t) / h0(t)", "hazard of {y}", "the hazard"),
+        predicted=Predicted("{link} h(t) / h0(t)", "hazard of {y}"),
         constants=(
             Constant("knots", f"vector[{len(knots)}]", "of the baseline hazard", np.array(knots)),
         ),
@@ -160,7 +163,7 @@ def of_knots(knots: tuple[float, ...], degree: int) -> Family:
 
 def _units(baseline: Baseline, y: Array, given: Given) -> tuple[float, float]:
     """Return the units of eta: the log of the rate of events over the knots, if it is constant."""
-    ended = float((given.get("cens", np.zeros(len(y))) != 1).sum())
+    ended = max((given.get("cens", np.zeros(len(y))) != CODES["right"]).sum(), 1)
     offsets = given.get("offsets", np.zeros(len(y)))
     at_risk = (y - np.maximum(given.get("lb", 0.0), 0.0)) @ np.exp(offsets - offsets.max())
     over = baseline.knots[-1] - baseline.knots[0]
