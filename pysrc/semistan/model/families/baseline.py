@@ -163,7 +163,9 @@ class Baseline:
 
     def _numbers(self, values: Mapping[str, Array]) -> list[Tensor]:
         """Return the coefficients from arrays."""
-        return self.coefficients({name: torch.tensor(x) for name, x in values.items()})
+        return self.coefficients(
+            {name: torch.tensor(x, dtype=torch.float64) for name, x in values.items()}
+        )
 
     def _at(self, t: Array, c: list[Tensor]) -> Array:
         """Return the integral of h0 up to times."""

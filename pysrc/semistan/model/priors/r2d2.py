@@ -70,10 +70,11 @@ def _unit(values: Mapping[str, Any], data: Mapping[str, Any]) -> Any:
 
 def _theta(values: Mapping[str, Tensor], data: Mapping[str, Any]) -> Tensor:
     """Return theta (P,) in the user's units, given the parameters by name."""
-    units = {name: torch.as_tensor(data[name]) for name in ("eta_scale", "theta_scale")}
+    like = values["zb"]
+    units = {name: like.new_tensor(data[name]) for name in ("eta_scale", "theta_scale")}
     R2, share = values["R2D2_R2"], values["R2D2_share"]
     variance = R2 / (1 - R2) * share / share.sum(dim=-1, keepdim=True)
-    theta: Tensor = values["zb"] * _unit(values, units) * variance.sqrt()
+    theta: Tensor = like * _unit(values, units) * variance.sqrt()
     return theta
 
 
