@@ -84,7 +84,7 @@ class Baseline:
     def coefficients(self, values: Values) -> list[Tensor]:
         """Return c_1, ..., c_K from the ratios among values."""
         ratios = [values[name] for name in ratio_names(self.K)]
-        logs = [torch.zeros((), dtype=ratios[0].dtype if ratios else torch.float64)]
+        logs = [ratios[0].new_zeros(()) if ratios else torch.zeros((), dtype=torch.float64)]
         for ratio in ratios:
             logs.append(logs[-1] + ratio.log())
         largest = reduce(torch.maximum, logs)
@@ -98,7 +98,7 @@ class Baseline:
 
     def cumulative(self, t: Tensor, c: list[Tensor]) -> Tensor:
         """Return the integral of h0 from 0 to times t."""
-        columns, rest = [], torch.zeros(())
+        columns, rest = [], torch.zeros_like(t)
         higher = b_splines(t, self.knots, self.degree + 1)
         for column, area in zip(higher[:0:-1], self.areas[::-1], strict=True):
             rest = rest + column
