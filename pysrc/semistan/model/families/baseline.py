@@ -94,18 +94,54 @@ class Baseline:
 
     def hazard(self, t: Tensor, c: list[Tensor]) -> Tensor:
         """Return h0 at times t."""
-        return _curve(b_splines(t, self.knots, self.degree), c)
+        t = t.to(c[0].dtype)
+        cell, u = self._place(t)
+        table = self._like(t, self._table)[cell]
+        slopes = [q * table[..., q, :] for q in range(1, self.degree + 2)]
+        return _curve(_horner(slopes, u) / self._like(t, self._widths)[cell, None], c)
 
     def cumulative(self, t: Tensor, c: list[Tensor]) -> Tensor:
         """Return the integral of h0 from 0 to times t."""
-        columns, rest = [], torch.zeros_like(t)
-        higher = b_splines(t, self.knots, self.degree + 1)
-        for column, area in zip(higher[:0:-1], self.areas[::-1], strict=True):
-            rest = rest + column
-            columns.append(area * rest)
-        columns[-1] = columns[-1] + t.clamp(max=self.knots[0])
-        columns[0] = columns[0] + (t - self.knots[-1]).clamp(min=0)
-        return _curve(columns[::-1], c)
+        t = t.to(c[0].dtype)
+        cell, u = self._place(t.clamp(max=torch.finfo(t.dtype).max))
+        table = self._like(t, self._table)[cell]
+        found = _curve(_horner([table[..., q, :] for q in range(self.degree + 2)], u), c)
+        return torch.where(t.isinf(), t, found)
+
+    def _place(self, t: Tensor) -> tuple[Tensor, Tensor]:
+        """Return in which cell times lie, 0 before the first knot, and where in it."""
+        cell = torch.bucketize(t.detach(), self._like(t, self.knots), right=True)
+        starts = self._like(t, (0.0, *self.knots))
+        return cell, ((t - starts[cell]) / self._like(t, self._widths)[cell])[..., None]
+
+    @staticmethod
+    def _like(t: Tensor, values: Any) -> Tensor:
+        return torch.as_tensor(values, dtype=t.dtype, device=t.device)
+
+    @cached_property
+    def _widths(self) -> Array:
+        """The width of each cell; that behind the last knot has none, and 1 for it."""
+        return np.array([self.knots[0] or 1.0, *np.diff(self.knots), 1.0])
+
+    @cached_property
+    def _table(self) -> Array:
+        """The integral of each B-spline in each cell, as a polynomial, (cells, powers, K)."""
+        p, first = self.degree, self.knots[0]
+        u = np.arange(p + 2) / (p + 1)
+        starts = np.array(self.knots[:-1])[:, None]
+        inner = self._integrals(torch.tensor(starts + np.diff(self.knots)[:, None] * u)).numpy()
+        table = np.zeros((len(self.knots) + 1, p + 2, self.K))
+        table[1:-1] = np.linalg.inv(u[:, None] ** np.arange(p + 2)) @ inner
+        table[-1, 0] = self.areas
+        table[1:, 0, 0] += first
+        table[0, 1, 0] = self._widths[0]
+        table[-1, 1, -1] = 1.0
+        return table
+
+    def _integrals(self, t: Tensor) -> Tensor:
+        """Return the integrals of the B-splines from the first knot to times between the knots."""
+        higher = torch.stack(b_splines(t, self.knots, self.degree + 1)[1:], dim=-1)
+        return higher.flip(-1).cumsum(-1).flip(-1) * torch.tensor(self.areas)
 
     def time(self, cumulative: Array, values: Mapping[str, Array]) -> Array:
         """Return the times to which the integral of h0 has these values."""
@@ -117,7 +153,11 @@ class Baseline:
         start, end, first, width = (
             _picked(cell, each) for each in (at[:-1], at[1:], self.knots[:-1], np.diff(self.knots))
         )
-        polynomial = [_picked(cell, each) for each in zip(*self._cells(c, at), strict=True)]
+        numbers = [each.numpy() for each in c]
+        polynomial = [
+            _picked(cell, [sum(w * x for w, x in zip(row, numbers, strict=True)) for row in power])
+            for power in self._table[1:-1, 1:].transpose(1, 0, 2)
+        ]
         goal = np.clip(cumulative, start, end) - start
         low, high = np.zeros_like(goal), np.ones_like(goal)
         u = goal / (end - start)
@@ -134,16 +174,6 @@ class Baseline:
         early = np.minimum(cumulative, at[0]) / c[0].numpy() - self.knots[0]
         late = np.maximum(cumulative - at[-1], 0) / c[-1].numpy()
         return np.asarray(first + width * u + np.where(cumulative < at[0], early, late))
-
-    def _cells(self, c: list[Tensor], at: list[Array]) -> list[list[Array]]:
-        """Return of each cell the polynomial by which the integral grows, from its first power."""
-        nodes = np.arange(1, self.degree + 2) / (self.degree + 1)
-        inverse = np.linalg.inv(nodes[:, None] ** np.arange(1, self.degree + 2))
-        found = []
-        for (a, b), start in zip(pairwise(self.knots), at, strict=False):
-            grown = [self._at(a + (b - a) * u, c) - start for u in nodes]
-            found.append([sum(w * x for w, x in zip(row, grown, strict=True)) for row in inverse])
-        return found
 
     def time_between(
         self,
@@ -230,10 +260,13 @@ def _rate(eta: Array) -> Array:
     return np.asarray(np.exp(np.clip(eta, -LARGEST_EXPONENT, LARGEST_EXPONENT)))
 
 
-def _curve(columns: list[Tensor], c: list[Tensor]) -> Tensor:
-    total = columns[0] * c[0]
-    for column, each in zip(columns[1:], c[1:], strict=True):
-        total = total + column * each
+def _curve(columns: Tensor, c: list[Tensor]) -> Tensor:
+    """Return columns (..., K) times coefficients."""
+    if not any(each.ndim for each in c):
+        return columns @ torch.stack(c)
+    total = columns[..., 0] * c[0]
+    for k, each in enumerate(c[1:], start=1):
+        total = total + columns[..., k] * each
     return total
 
 
@@ -245,7 +278,7 @@ def _picked(cell: Array, of_cells: Iterable[Any]) -> Array:
     return found
 
 
-def _horner(polynomial: list[Array], u: Array) -> Array:
+def _horner(polynomial: list[Any], u: Any) -> Any:
     """Return a polynomial at u, from its constant term."""
     total = polynomial[-1]
     for each in polynomial[-2::-1]:
