@@ -39,6 +39,6 @@ def trained_phi(bundle: Bundle) -> Array:
 def start_state(bundle: Bundle, values: dict[str, Any]) -> Array:
     """Return q (n,) at values of the parameters, theta among them also where it is made."""
     if joint := bundle.model.joint:
-        data = bundle.prior_data | {name: values[name] for name in ("sigma",) if name in values}
+        data = bundle.prior_data | values
         values = values | joint.start(np.asarray(values["theta"]), data)
     return bundle.layout.pack(values)

@@ -42,8 +42,8 @@ class Joint:
     theta : callable
         Maps ``values`` and ``data`` to the coefficients (P,), in PyTorch.
     start : callable
-        Maps coefficients (P,) and ``data``, with ``sigma`` if there is one, to values that make
-        them.
+        Maps coefficients (P,) and ``data``, with the values of the other parameters, to values
+        that make them.
     stan : str
         The declaration of ``theta`` in the program, with ``{residual}`` for ``sigma *``.
     files : tuple of str
@@ -72,6 +72,17 @@ class Joint:
         residual = "sigma * " if "sigma" in parameters else ""
         stan, spread = (text.replace("{residual}", residual) for text in (self.stan, self.spread))
         return replace(self, stan=stan, spread=spread)
+
+
+def summed(name: str, *arguments: float) -> Callable[[Tensor], Tensor]:
+    """Return the log density, summed over values, of one of torch's distributions."""
+
+    def log_density(value: Tensor) -> Tensor:
+        exact = (torch.tensor(argument, dtype=torch.float64) for argument in arguments)
+        total: Tensor = getattr(torch.distributions, name)(*exact).log_prob(value).sum()
+        return total
+
+    return log_density
 
 
 @dataclass(frozen=True, slots=True)

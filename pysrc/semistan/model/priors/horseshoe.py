@@ -22,7 +22,7 @@ import numpy as np
 from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.parameter import POSITIVE, STANDARD_NORMAL, OwnPrior, Parameter, Shape
-from semistan.model.priors.density import Density, Joint
+from semistan.model.priors.density import Density, Joint, summed
 from semistan.model.stan_text import WIDTH, call
 
 if TYPE_CHECKING:
@@ -76,8 +76,7 @@ def _start(theta: Array, data: Mapping[str, Any]) -> dict[str, Any]:
 
 def _half_t(df: float, name: str, argument: str, constant: str) -> OwnPrior:
     def log_density(value: Tensor) -> Tensor:
-        prior: Any = torch.distributions.StudentT(torch.tensor(df, dtype=torch.float64))
-        total: Tensor = prior.log_prob(value).sum() + value.numel() * np.log(2)
+        total: Tensor = summed("StudentT", df)(value) + value.numel() * np.log(2)
         return total
 
     def draw(generator: np.random.Generator, size: int, shape: Shape) -> Array:
@@ -91,12 +90,6 @@ def _half_t(df: float, name: str, argument: str, constant: str) -> OwnPrior:
 
 
 def _inverse_gamma(df: float) -> OwnPrior:
-    def log_density(value: Tensor) -> Tensor:
-        half = torch.tensor(df / 2, dtype=torch.float64)
-        prior: Any = torch.distributions.InverseGamma(half, half)
-        total: Tensor = prior.log_prob(value).sum()
-        return total
-
     def draw(generator: np.random.Generator, size: int, shape: Shape) -> Array:
         from scipy import stats
 
@@ -104,7 +97,7 @@ def _inverse_gamma(df: float) -> OwnPrior:
         return np.asarray(prior.rvs(size=(size, *shape), random_state=generator))
 
     text = f"inv_gamma_lpdf(hs_slab | {PREFIX}df_slab / 2, {PREFIX}df_slab / 2)"
-    return OwnPrior(lambda _: text, log_density, draw)
+    return OwnPrior(lambda _: text, summed("InverseGamma", df / 2, df / 2), draw)
 
 
 HORSESHOE = Density(

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.parameter import (
     POSITIVE,
@@ -29,7 +28,7 @@ from semistan.model.parameter import (
     Parameter,
     Shape,
 )
-from semistan.model.priors.density import Density, Joint
+from semistan.model.priors.density import Density, Joint, summed
 from semistan.model.stan_text import WIDTH, call
 
 if TYPE_CHECKING:
@@ -90,30 +89,21 @@ def _start(theta: Array, data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _beta(alpha: float, beta: float) -> OwnPrior:
-    def log_density(value: Tensor) -> Tensor:
-        a, b = (torch.tensor(x, dtype=torch.float64) for x in (alpha, beta))
-        prior: Any = torch.distributions.Beta(a, b)
-        total: Tensor = prior.log_prob(value).sum()
-        return total
-
     def draw(generator: np.random.Generator, size: int, shape: Shape) -> Array:
         return generator.beta(alpha, beta, (size, *shape))
 
     mean, precision = f"{PREFIX}mean_R2", f"{PREFIX}prec_R2"
     arguments = f"{mean} * {precision}, (1 - {mean}) * {precision}"
-    return OwnPrior(lambda name: f"beta_lpdf({name} | {arguments})", log_density, draw)
+    return OwnPrior(
+        lambda name: f"beta_lpdf({name} | {arguments})", summed("Beta", alpha, beta), draw
+    )
 
 
 def _gamma(concentration: float) -> OwnPrior:
-    def log_density(value: Tensor) -> Tensor:
-        a = torch.tensor(concentration, dtype=torch.float64)
-        prior: Any = torch.distributions.Gamma(a, torch.ones_like(a))
-        total: Tensor = prior.log_prob(value).sum()
-        return total
-
     def draw(generator: np.random.Generator, size: int, shape: Shape) -> Array:
         return generator.gamma(concentration, size=(size, *shape))
 
+    log_density = summed("Gamma", concentration, 1.0)
     return OwnPrior(lambda name: f"gamma_lpdf({name} | {PREFIX}cons_D2, 1)", log_density, draw)
 
 
