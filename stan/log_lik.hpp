@@ -80,6 +80,7 @@ inline Networks networks_at(const Eigen::VectorXd& w, const std::vector<int>& wi
 }
 
 const Eigen::MatrixXd NO_TIMES;  // of networks that multiply nothing
+const Eigen::VectorXd NO_ELEMENTS;  // below a diagonal
 
 // Several, whose widths have 0 behind the last layer of one that has fewer than others.
 inline Networks networks_at(const Eigen::VectorXd& w, const std::vector<std::vector<int>>& widths,
@@ -161,15 +162,54 @@ inline Eigen::MatrixXd inverse_of(const Eigen::MatrixXd& L) {
   return inverse;
 }
 
-// Sums over the rows become the distribution of beta given y, N(S z, S M^(-1) S), for `linear`.
+// The root of beta's prior covariance: `sd` on its diagonal, and elements `off` below it, each at
+// several places: row and column of the first, and their number.
+struct Root {
+  using Matrix = Eigen::MatrixXd;
+  using Vector = Eigen::VectorXd;
+  struct Place {
+    int row, column, number;
+  };
+
+  Vector sd, off;
+  std::vector<Place> places;
+
+  Matrix behind(const Matrix& A) const {  // A R
+    Matrix found = A * sd.asDiagonal();
+    for_each([&](int row, int column, double x) { found.col(column) += x * A.col(row); });
+    return found;
+  }
+  Vector times(const Vector& z) const {  // R z
+    Vector found = sd.cwiseProduct(z);
+    for_each([&](int row, int column, double x) { found[row] += x * z[column]; });
+    return found;
+  }
+  Matrix across(const Matrix& A) const {  // A R'
+    Matrix found = A * sd.asDiagonal();
+    for_each([&](int row, int column, double x) { found.col(row) += x * A.col(column); });
+    return found;
+  }
+
+ private:
+  template <typename Function>
+  void for_each(const Function& function) const {
+    for (std::size_t e = 0; e < places.size(); ++e)
+      for (int i = 0; i < places[e].number; ++i)
+        function(places[e].row + i, places[e].column + i, off[static_cast<int>(e)]);
+  }
+};
+
+// Sums over the rows become the distribution of beta given y, N(R z, R M^(-1) R'), for `linear`.
 struct GivenY {
+  using Matrix = Eigen::MatrixXd;
+  using Vector = Eigen::VectorXd;
+
   double mass, log_det, norm;  // of the weights; log det M, z' z
-  Eigen::VectorXd z, leverage;  // diagonal of M^(-1)
+  Vector z, leverage;          // diagonal of M^(-1)
+  Vector d_sd, d_off;          // derivatives of log p(y) by the elements of R
 
   template <typename Gram>
-  GivenY(const std::vector<Slice>& slices, const Gram& of_XZ, const Eigen::VectorXd& sd,
-         Linear& linear) {
-    using Matrix = Eigen::MatrixXd;
+  GivenY(const std::vector<Slice>& slices, const Gram& of_XZ, const Root& root, Linear& linear) {
     const int M = linear.columns, size = (M + SIDE) / SIDE * SIDE;
     Matrix products = Matrix::Zero(size, size);  // in its upper part
     mass = 0;
@@ -179,21 +219,44 @@ struct GivenY {
     }
     Matrix gram = products.topLeftCorner(M, M).template selfadjointView<Eigen::Upper>();
     gram.bottomRightCorner(of_XZ.rows(), of_XZ.cols()) = of_XZ;
-    Matrix inner = linear.precision * (sd.asDiagonal() * gram * sd.asDiagonal());
+    const Matrix behind = linear.precision * root.behind(gram);
+    Matrix inner = root.behind(behind.transpose());
     inner.diagonal().array() += 1;
     const Eigen::LLT<Matrix> factor(inner);
     if (factor.info() != Eigen::Success) throw std::domain_error("I + Z'Z has no Cholesky factor");
-    const Eigen::VectorXd cross = products.col(M).head(M);
-    z = factor.solve(linear.precision * (sd.asDiagonal() * cross));
-    const Matrix root = inverse_of(factor.matrixLLT());
+    const Vector cross = products.col(M).head(M);
+    z = factor.solve(linear.precision * root.behind(cross.transpose()).transpose());
+    const Matrix factor_inverse = inverse_of(factor.matrixLLT());
     const int n = static_cast<int>(linear.inputs.size());
-    const Matrix inverse = root.leftCols(n).transpose() * root;  // its first rows
+    const Matrix inverse = factor_inverse.leftCols(n).transpose() * factor_inverse;  // first rows
     log_det = 2 * factor.matrixLLT().diagonal().array().log().sum();
-    leverage = root.colwise().squaredNorm();
+    leverage = factor_inverse.colwise().squaredNorm();
     norm = z.squaredNorm();
-    for (int j = 0; j < M; ++j) linear.mean[j] = sd[j] * z[j];
+    const Vector mean = root.times(z);
+    const Matrix covariance = root.across(inverse);
+    for (int j = 0; j < M; ++j) linear.mean[j] = mean[j];
     for (int j = 0; j < n; ++j)
-      for (int i = 0; i < M; ++i) linear.covariance[j * M + i] = sd[j] * inverse(j, i) * sd[i];
+      for (int i = 0; i < M; ++i) linear.covariance[j * M + i] = root.sd[j] * covariance(j, i);
+
+    // d log p / d R = (A' (y - eta) / sigma^2 - A' A R z / sigma^2) z' - A' A R M^(-1) / sigma^2,
+    // on the diagonal (z z' + M^(-1) - I) / R where R has nothing else in that column
+    const Vector slope = linear.precision * (cross - gram * mean);
+    const auto by_element = [&](int row, int column) {
+      const Vector of_row
+          = factor_inverse.triangularView<Eigen::Lower>() * behind.row(row).transpose();
+      return slope[row] * z[column] - of_row.dot(factor_inverse.col(column));
+    };
+    d_sd = z.array().square() + leverage.array() - 1;
+    for (int j = 0; j < M; ++j)  // where a spectral density is too small for a number, it is 0
+      d_sd[j] = root.sd[j] > 0 ? d_sd[j] / root.sd[j] : 0;
+    d_off = Vector::Zero(root.off.size());
+    for (std::size_t e = 0; e < root.places.size(); ++e) {
+      const Root::Place& place = root.places[e];
+      for (int i = 0; i < place.number; ++i) {
+        d_off[static_cast<int>(e)] += by_element(place.row + i, place.column + i);
+        d_sd[place.column + i] = by_element(place.column + i, place.column + i);
+      }
+    }
   }
 };
 
@@ -207,23 +270,25 @@ inline Input input_at(const Networks& networks, int place) {
 
 // The log-likelihood of a normal response with what eta is linear in integrated out,
 //
-//   beta = (phi at `column`, coefficients of XZ) ~ normal(m, S),
+//   beta = (phi at `column`, coefficients of XZ) ~ normal(m, R R'),
 //   log p(y) = -1/2 (sum of weights * log(2 pi sigma^2) + log det M + e' e / sigma^2 + z' z),
-//   M = I + S A' A S / sigma^2,   z = M^(-1) S A' (y - eta) / sigma^2,   e = y - eta - A S z,
+//   M = I + R' A' A R / sigma^2,   z = M^(-1) R' A' (y - eta) / sigma^2,   e = y - eta - A R z,
 //
 // with its gradient. eta is at the mean m, which phi and theta have there. `phi_sd` and `XZ_sd` are
-// S, and have no elements where nothing of the kind is integrated out; both may depend on
-// parameters. `gram` is XZ' XZ, with the rows' weights. The slices' sums are added in their order,
-// so that they do not depend on the number of threads.
+// the diagonal of R, and have no elements where nothing of the kind is integrated out. Below it are
+// elements `off` where effects are correlated, at the places `below` among the columns of XZ. All
+// of them may depend on parameters. `gram` is XZ' XZ, with the rows' weights. The slices' sums are
+// added in their order, so that they do not depend on the number of threads.
 template <typename Return, typename Y, typename X, typename U, typename Widths,
           typename Activation, typename Times, typename Shift, typename Basis, typename PhiSd,
-          typename Columns, typename Gram, typename ColumnsSd, typename Weights, typename Phi,
-          typename Theta, typename Sigma, typename Extra>
+          typename Columns, typename Gram, typename ColumnsSd, typename Off, typename Weights,
+          typename Phi, typename Theta, typename Sigma, typename Extra>
 inline Return integral(const Y& y, const X& Xc, const U& H, const Widths& widths,
                        const Activation& activation, const Times& times, const Shift& p_bar,
                        const std::vector<int>& axes, const Basis& Pi, double eta_loc,
                        double eta_scale, const std::vector<int>& column, const PhiSd& phi_sd,
                        const Columns& XZ, const Gram& gram, const ColumnsSd& XZ_sd,
+                       const std::vector<std::vector<int>>& below, const Off& off,
                        const Weights& weights, const Phi& phi, const Theta& theta,
                        const Sigma& sigma, const Extra& extra) {
   using stan::math::value_of;
@@ -234,14 +299,17 @@ inline Return integral(const Y& y, const X& Xc, const U& H, const Widths& widths
   const auto& columns = stan::math::to_ref(XZ);
   const auto& scale = stan::math::to_ref(phi_sd);
   const auto& other_scale = stan::math::to_ref(XZ_sd);
+  const auto& off_diagonal = stan::math::to_ref(off);
   const Vector theta_value = value_of(theta), extra_value = value_of(further);
   const Vector w = weights_at(value_of(phi), p_bar, axes, Pi), scale_value = value_of(scale);
   const double s = value_of(sigma);
   const int N = static_cast<int>(H.rows()), of_phi = static_cast<int>(column.size());
   const int M = of_phi + static_cast<int>(other_scale.size());
-  Vector sd(M);
-  sd.head(of_phi) = eta_scale * scale_value;
-  sd.tail(M - of_phi) = value_of(other_scale);
+  Root root{Vector(M), value_of(off_diagonal), {}};
+  root.sd.head(of_phi) = eta_scale * scale_value;
+  root.sd.tail(M - of_phi) = value_of(other_scale);
+  for (const std::vector<int>& place : below)
+    root.places.push_back({of_phi + place[0] - 1, of_phi + place[1] - 1, place[2]});
   Linear linear{{}, M, std::vector<double>(M), {}, 1 / (s * s)};
   linear.covariance.resize(padded(of_phi) * M);
   const Networks networks = networks_at(w, widths, activation);
@@ -267,7 +335,7 @@ inline Return integral(const Y& y, const X& Xc, const U& H, const Widths& widths
     rows.XZ = columns.data();
     products_pass(slices[i], rows, networks, predictor, linear);
   });
-  const GivenY given(slices, gram, sd, linear);
+  const GivenY given(slices, gram, root, linear);
   for_each_slice(n, [&](int i) { integral_pass(slices[i]); });
 
   Vector d_w = Vector::Zero(w.size()), d_theta = Vector::Zero(theta_value.size());
@@ -280,17 +348,14 @@ inline Return integral(const Y& y, const X& Xc, const U& H, const Widths& widths
     d_theta += Eigen::Map<const Vector>(own.d_theta.data(), d_theta.size());
     d_extra.insert(d_extra.end(), own.d_extra.begin(), own.d_extra.end());
   }
-  const Vector d_log_sd = (given.z.array().square() + given.leverage.array() - 1).matrix();
-  const Vector d_scale = d_log_sd.head(of_phi).cwiseQuotient(scale_value);
-  Vector d_other(M - of_phi);  // where a spectral density is too small for a number, it is 0
-  for (int j = 0; j < M - of_phi; ++j)
-    d_other[j] = sd[of_phi + j] > 0 ? d_log_sd[of_phi + j] / sd[of_phi + j] : 0;
-  Gradient gradient(phi.size() + theta.size() + 1 + M + further.size());
+  const Vector d_scale = eta_scale * given.d_sd.head(of_phi);
+  Gradient gradient(phi.size() + theta.size() + 1 + M + off_diagonal.size() + further.size());
   gradient.add(phi, along_phi(d_w, static_cast<int>(phi.size()), axes, Pi).data());
   gradient.add(theta, d_theta.data());
   gradient.add(sigma, (squares - given.mass + M - given.leverage.sum()) / s);
   gradient.add(scale, d_scale.data());
-  gradient.add(other_scale, d_other.data());
+  gradient.add(other_scale, given.d_sd.data() + of_phi);
+  gradient.add(off_diagonal, given.d_off.data());
   gradient.add(further, d_extra.data());
   const double value = -0.5 * (given.mass * std::log(2 * stan::math::pi() * s * s)
                                + given.log_det + squares + given.norm);
@@ -405,8 +470,34 @@ gaussian_integral(const T0& y, const T1& Xc, const T2& H, const std::vector<int>
                   const T17& theta, const T18& sigma, const T19& extra, std::ostream*) {
   using Return = stan::return_type_t<T11, T14, T16, T17, T18, T19>;
   return semistan::integral<Return>(y, Xc, H, widths, activation, semistan::NO_TIMES, p_bar, axes,
-                                    Pi, eta_loc, eta_scale, column, phi_sd, XZ, gram, sd, weights,
-                                    phi, theta, sigma, extra);
+                                    Pi, eta_loc, eta_scale, column, phi_sd, XZ, gram, sd, {},
+                                    semistan::NO_ELEMENTS, weights, phi, theta, sigma, extra);
+}
+
+// With correlated effects.
+template <typename T0, typename T1, typename T2, typename T5, typename T7, typename T11,
+          typename T12, typename T13, typename T14, typename T16, typename T17, typename T18,
+          typename T19, typename T20, typename T21>
+stan::promote_args_t<
+    stan::value_type_t<T0>, stan::value_type_t<T1>, stan::value_type_t<T2>,
+    stan::value_type_t<T5>, stan::value_type_t<T7>,
+    stan::promote_args_t<stan::value_type_t<T11>, stan::value_type_t<T12>,
+                         stan::value_type_t<T13>, stan::value_type_t<T14>,
+                         stan::value_type_t<T16>,
+                         stan::promote_args_t<stan::value_type_t<T17>, stan::value_type_t<T18>,
+                                              stan::value_type_t<T19>, T20,
+                                              stan::value_type_t<T21>>>>
+gaussian_integral(const T0& y, const T1& Xc, const T2& H, const std::vector<int>& widths,
+                  const int& activation, const T5& p_bar, const std::vector<int>& axes,
+                  const T7& Pi, const double& eta_loc, const double& eta_scale,
+                  const std::vector<int>& column, const T11& phi_sd, const T12& XZ,
+                  const T13& gram, const T14& sd, const std::vector<std::vector<int>>& below,
+                  const T16& off, const T17& weights, const T18& phi, const T19& theta,
+                  const T20& sigma, const T21& extra, std::ostream*) {
+  using Return = stan::return_type_t<T11, T14, T16, T18, T19, T20, T21>;
+  return semistan::integral<Return>(y, Xc, H, widths, activation, semistan::NO_TIMES, p_bar, axes,
+                                    Pi, eta_loc, eta_scale, column, phi_sd, XZ, gram, sd, below,
+                                    off, weights, phi, theta, sigma, extra);
 }
 
 // Several networks, each perhaps times a column.
@@ -431,8 +522,35 @@ gaussian_integral(const T0& y, const T1& Xc, const T2& H,
                   const T20& extra, std::ostream*) {
   using Return = stan::return_type_t<T12, T15, T17, T18, T19, T20>;
   return semistan::integral<Return>(y, Xc, H, widths, activation, times, p_bar, axes, Pi, eta_loc,
-                                    eta_scale, column, phi_sd, XZ, gram, sd, weights, phi, theta,
-                                    sigma, extra);
+                                    eta_scale, column, phi_sd, XZ, gram, sd, {},
+                                    semistan::NO_ELEMENTS, weights, phi, theta, sigma, extra);
+}
+
+// The same with correlated effects.
+template <typename T0, typename T1, typename T2, typename T5, typename T6, typename T8,
+          typename T12, typename T13, typename T14, typename T15, typename T17, typename T18,
+          typename T19, typename T20, typename T21, typename T22>
+stan::promote_args_t<
+    stan::value_type_t<T0>, stan::value_type_t<T1>, stan::value_type_t<T2>,
+    stan::value_type_t<T5>, stan::value_type_t<T6>,
+    stan::promote_args_t<stan::value_type_t<T8>, stan::value_type_t<T12>,
+                         stan::value_type_t<T13>, stan::value_type_t<T14>,
+                         stan::value_type_t<T15>,
+                         stan::promote_args_t<stan::value_type_t<T17>, stan::value_type_t<T18>,
+                                              stan::value_type_t<T19>, stan::value_type_t<T20>,
+                                              T21, stan::promote_args_t<stan::value_type_t<T22>>>>>
+gaussian_integral(const T0& y, const T1& Xc, const T2& H,
+                  const std::vector<std::vector<int>>& widths, const std::vector<int>& activation,
+                  const T5& times, const T6& p_bar, const std::vector<int>& axes, const T8& Pi,
+                  const double& eta_loc, const double& eta_scale, const std::vector<int>& column,
+                  const T12& phi_sd, const T13& XZ, const T14& gram, const T15& sd,
+                  const std::vector<std::vector<int>>& below, const T17& off, const T18& weights,
+                  const T19& phi, const T20& theta, const T21& sigma, const T22& extra,
+                  std::ostream*) {
+  using Return = stan::return_type_t<T12, T15, T17, T19, T20, T21, T22>;
+  return semistan::integral<Return>(y, Xc, H, widths, activation, times, p_bar, axes, Pi, eta_loc,
+                                    eta_scale, column, phi_sd, XZ, gram, sd, below, off, weights,
+                                    phi, theta, sigma, extra);
 }
 
 template <typename T2, typename T3, typename T4, typename T7, typename T9, typename T12,

@@ -95,60 +95,62 @@ functions {
   //
   //   sum(log(tau / sqrt(2 pi))) - 1/2 (r' r + log det M - b' M^(-1) b),
   //
-  // and z given y ~ N(M^(-1) b, M^(-1)). `part` has `known` in its first column
-  // and behind it those columns of A that depend on what is sampled. The others
-  // are XZ diag(sd). `gram` is XZ' XZ with the rows' weights, which are tau^2
-  // divided by `precision`.
+  // and z given y ~ N(M^(-1) b, M^(-1)).
 
-  // M, and b behind it.
+  // The products [Z, r]' [Z, r]. `part` has `known` in its first column and
+  // behind it those columns of A that depend on what is sampled. The others are
+  // XZ, in units that `in_units` brings in. `gram` is XZ' XZ with the rows'
+  // weights, which are tau^2 divided by `precision`.
   matrix integral_products(vector y, matrix part, data matrix XZ,
-                           data matrix gram, vector sd, vector tau,
-                           real precision) {
+                           data matrix gram, vector tau, real precision) {
     int n = cols(part) - 1;
     int m = n + cols(XZ);
     vector[rows(part)] r = tau .* (y - part[ : , 1]);
-    matrix[rows(part), n] Z;
-    matrix[m, m + 1] products;
+    matrix[m + 1, m + 1] products;
+    products[m + 1, m + 1] = dot_self(r);
     if (n > 0) {
-      Z = diag_pre_multiply(tau, part[ : , 2 : n + 1]);
+      matrix[rows(part), n] Z = diag_pre_multiply(tau, part[ : , 2 : n + 1]);
       products[1 : n, 1 : n] = crossprod(Z);
       products[1 : n, m + 1] = Z' * r;
+      if (m > n) {
+        products[1 : n, n + 1 : m] = diag_pre_multiply(tau, Z)' * XZ;
+        products[n + 1 : m, 1 : n] = products[1 : n, n + 1 : m]';
+      }
     }
     if (m > n) {
-      products[n + 1 : m, n + 1 : m] = precision * quad_form_diag(gram, sd);
-      products[n + 1 : m, m + 1] = sd .* (XZ' * (tau .* r));
+      products[n + 1 : m, n + 1 : m] = precision * gram;
+      products[n + 1 : m, m + 1] = XZ' * (tau .* r);
     }
-    if (n > 0 && m > n) {
-      products[1 : n, n + 1 : m]
-        = diag_post_multiply(diag_pre_multiply(tau, Z)' * XZ, sd);
-      products[n + 1 : m, 1 : n] = products[1 : n, n + 1 : m]';
-    }
-    for (j in 1 : m) products[j, j] += 1;
+    products[m + 1, 1 : m] = products[1 : m, m + 1]';
     return products;
   }
 
   // The logarithm but for its first sum.
-  real log_integral(vector y, matrix part, data matrix XZ, data matrix gram,
-                    vector sd, vector tau, real precision) {
-    int m = cols(part) - 1 + cols(XZ);
-    matrix[m, m + 1] products
-      = integral_products(y, part, XZ, gram, sd, tau, precision);
-    matrix[m, m] L = cholesky_decompose(products[ : , 1 : m]);
-    return (dot_self(mdivide_left_tri_low(L, products[ : , m + 1]))
-            - dot_self(tau .* (y - part[ : , 1]))) / 2
+  real log_integral(matrix products) {
+    int m = rows(products) - 1;
+    matrix[m, m] L
+      = cholesky_decompose(add_diag(products[1 : m, 1 : m], 1));
+    return (dot_self(mdivide_left_tri_low(L, products[1 : m, m + 1]))
+            - products[m + 1, m + 1]) / 2
            - sum(log(diagonal(L)));
   }
 
   // A draw of z given y.
-  vector given_y_rng(vector y, matrix part, data matrix XZ, data matrix gram,
-                     vector sd, vector tau, real precision) {
-    int m = cols(part) - 1 + cols(XZ);
-    matrix[m, m + 1] products
-      = integral_products(y, part, XZ, gram, sd, tau, precision);
-    matrix[m, m] L = cholesky_decompose(products[ : , 1 : m]);
-    vector[m] z = mdivide_left_tri_low(L, products[ : , m + 1])
+  vector given_y_rng(matrix products) {
+    int m = rows(products) - 1;
+    matrix[m, m] L
+      = cholesky_decompose(add_diag(products[1 : m, 1 : m], 1));
+    vector[m] z = mdivide_left_tri_low(L, products[1 : m, m + 1])
                   + to_vector(normal_rng(rep_vector(0, m), 1));
     return mdivide_right_tri_low(z', L)';
+  }
+
+  // Products of which the columns before the last are multiplied by prior
+  // standard deviations.
+  matrix in_units(matrix products, vector sd) {
+    vector[rows(products) - 1 - size(sd)] ones
+      = rep_vector(1, rows(products) - 1 - size(sd));
+    return quad_form_diag(products, append_row(ones, append_row(sd, 1)));
   }
 
   // The linear predictor with what is integrated out at its prior mean.
@@ -235,11 +237,14 @@ model {
     vector[P + m_1] sd_XZ  // prior sd of what they multiply
       = append_row(prior_b_scale, rep_vector(sds_sv_1, m_1));
     target += N * normal_lpdf(0 | 0, sigma)
-      + log_integral(y,
-                     linear_part(Xc, H, widths, activation, p_bar, Pi, eta_loc,
-                                 eta_scale, phi, prior_b_location),
-                     XZ, gram, sd_XZ,
-                     rep_vector(inv(sigma), N), inv_square(sigma));
+      + log_integral(in_units(
+        integral_products(y,
+                          linear_part(Xc, H, widths, activation, p_bar, Pi,
+                                      eta_loc, eta_scale, phi,
+                                      prior_b_location),
+                          XZ, gram,
+                          rep_vector(inv(sigma), N), inv_square(sigma)),
+        sd_XZ));
   }
   target += normal_lpdf(phi | prior_phi_location, prior_phi_scale);
   target += student_t_lpdf(sigma | prior_sigma_df, prior_sigma_location,
@@ -261,11 +266,14 @@ generated quantities {
     vector[P + m_1] z
       = to_vector(normal_rng(rep_vector(0, P + m_1), 1));
     if (!prior_only) {
-      z = given_y_rng(y,
-                      linear_part(Xc, H, widths, activation, p_bar, Pi, eta_loc,
-                                  eta_scale, phi, prior_b_location),
-                      XZ, gram, sd_XZ,
-                      rep_vector(inv(sigma), N), inv_square(sigma));
+      z = given_y_rng(in_units(
+        integral_products(y,
+                          linear_part(Xc, H, widths, activation, p_bar, Pi,
+                                      eta_loc, eta_scale, phi,
+                                      prior_b_location),
+                          XZ, gram,
+                          rep_vector(inv(sigma), N), inv_square(sigma)),
+        sd_XZ));
     }
     theta = prior_b_location + prior_b_scale .* segment(z, 1, P);
     zs_1 = segment(z, 1 + P, m_1);

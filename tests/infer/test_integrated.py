@@ -31,8 +31,8 @@ OPTIONS = SampleConfig(chains=4, warmup=200, draws=300, seed=5)
 ALL = {"subspace": {"construction": "full"}}
 CASES = {
     "theta": ("y ~ x1 + x2 + nn(u1)", ALL, ["phi_sampled", "sigma"], 5),
-    "terms": ("y ~ x1 + x2 + s(v, k=4) + (1 | g) + nn(u1)", {},
-              ["phi", "sigma", "sds_sv_1", "sd_g__Intercept"], 6),
+    "terms": ("y ~ x1 + x2 + s(v, k=4) + (1 + x2 | h) + nn(u1)", {},
+              ["phi", "sigma", "sds_sv_1", "sd_h__Intercept", "sd_h__x2", "L_1"], 8),
 }  # fmt: skip
 
 

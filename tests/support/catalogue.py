@@ -176,12 +176,12 @@ PROGRAMS = (
     _program("terms integrated out", "gaussian", "kernel",
              "linear offset smooth group networks",
              formula="y | weights(w) ~ x1 + offset(z) + s(v, by=g, k=4) + gp(u3, k=5) "
-                     "+ gp(z, by=g, k=3) + t2(x1, v, k=3) + (1 + x2 || g) + (0 + x1 | mm(g, h)) "
+                     "+ gp(z, by=g, k=3) + t2(x1, v, k=3) + (1 + x2 || g) + (1 + x1 | mm(g, h)) "
                      "+ (1 | gr(h, by=t)) + nn(u1) + nn(u2, u3)"),
     _program("terms and output layer integrated out, kernel, many rows", "gaussian", "kernel",
              "linear smooth group", kernel="cpp", n=5000, **ALL,
              formula=f"y | weights(w) ~ x1 + s(v, k=5) + gp(u3, k=6) + (1 | gr(g, cov='A.csv')) "
-                     f"+ (1 + x1 | t) + {NETWORK}"),
+                     f"+ (1 + x1 + v | t) + {NETWORK}"),
     _program("terms integrated out, theta sampled, kernel", "gaussian", "kernel",
              "linear smooth group", kernel="cpp", priors={"b": "student_t(3, 1, 2)"},
              formula=f"y ~ x1 + s(z, k=4) + (1 | g) + (1 + x1 | h) + {NETWORK}"),
@@ -219,8 +219,9 @@ PROGRAMS = (
              "linear offset smooth networks", kernel="cpp", **ALL,
              formula="y | weights(w) ~ x1 + offset(z) + s(v, k=5) + nn(u1, u2, hidden=[3]) "
                      "+ t:nn(v, hidden=[2, 3], activation='softplus')"),
-    _program("networks in the kernel", "gaussian", "kernel", "linear group networks", **BOTH,
-             kernel="cpp", formula="y | weights(w) ~ x1 + (1 | g) + nn(u1, u2) + nn(v) + z:nn(u3)"),
+    _program("networks in the kernel", "gaussian", "kernel", "linear smooth group networks", **BOTH,
+             kernel="cpp", formula="y | weights(w) ~ x1 + (1 + v | g) + s(u1, k=4) + (1 + x2 | h) "
+                     "+ nn(u1, u2) + nn(v) + z:nn(u3)"),
     _program("coefficients of categories that are networks", CATEGORICAL, "categories",
              "linear networks predictor", formula="y ~ x1 + nn(u1, u2) + z:nn(v)"),
     _program("a constant and a coefficient that is a network", "gaussian", "kernel",

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from math import hypot, inf, sqrt
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from semistan.density.integral import log_integrated
 from semistan.density.mode import Mode, find_mode
 from semistan.density.prior_states import prior_states
+from semistan.density.spread import held_coordinates
 from semistan.density.starts import start_state
 from semistan.density.target import Target, make_target, negative_log_posterior
 from semistan.errors import InputError
@@ -26,6 +27,9 @@ from semistan.model.integral import PHI_SAMPLED
 from semistan.model.priors.groups import PHI
 from semistan.model.table.rows import Rows
 from semistan.subspace.start_values import curve_values, sides
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 JITTER = 0.1  # standard deviation of theta's initial values, in units of each coefficient
 WARMUP = 1000  # to learn a dense metric
@@ -44,6 +48,7 @@ RESOLVED = ("chains", "warmup", "draws", "metric", "adapt_delta", "max_treedepth
 NORMAL = 1.5  # nats by which a posterior departs from normal, up to which a mode's metric is right
 OF_EACH = 0.5  # nats that each penalised coefficient may add, in the root of the sum of squares
 PROBES = 50  # draws at which that is looked at
+FURTHEST = 1.5  # that a log standard deviation or a correlation's coordinate starts from a mode
 NEGLIGIBLE = 5.0  # nats of Laplace evidence below the best at which a mode has no mass
 
 
@@ -236,7 +241,7 @@ def find_starts(
         if options.starts == "mode":
             return made(_at(modes, bundle, options), modes * with_mode, at="a mode")
         if len(modes) == options.chain_count:
-            states = [_laplace_draw(mode, generator) for mode in worth_sampling(modes)]
+            states = [_laplace_draw(target, mode, generator) for mode in worth_sampling(modes)]
             starts = tuple(initial_values(bundle, state) for state in states)
             found_at = made(starts, modes)
             if not found_at.one_mode:
@@ -339,13 +344,17 @@ def departure(target: Target, modes: tuple[Mode, ...]) -> float:
     z = generator.normal(size=(PROBES, len(sampled)))
     covariance = best.inv_metric[np.ix_(sampled, sampled)]
     draws = torch.tensor(best.q[sampled] + z @ np.linalg.cholesky(covariance).T)
-    with torch.no_grad():
-        found = [
-            float(log_integrated(target, x)) if target.bundle.model.integral
-            else -negative_log_posterior(target, x)
-            for x in draws
-        ]  # fmt: skip
+    log_density = log_integrated if target.bundle.model.integral else _log_density
+    try:
+        with torch.no_grad():
+            found = [float(log_density(target, x)) for x in draws]
+    except torch.linalg.LinAlgError:  # type: ignore[attr-defined]  # too far out for a factor
+        return inf
     return float(np.std(np.square(z).sum(axis=1) / 2 + found))
+
+
+def _log_density(target: Target, q: Tensor) -> float:
+    return -negative_log_posterior(target, q)
 
 
 def worth_sampling(modes: tuple[Mode, ...]) -> tuple[Mode, ...]:
@@ -371,9 +380,15 @@ def initial_values(bundle: Bundle, state: Array) -> dict[str, Any]:
     return {name: value.numpy() if value.ndim else float(value) for name, value in values.items()}
 
 
-def _laplace_draw(mode: Mode, generator: np.random.Generator) -> Array:
+def _laplace_draw(target: Target, mode: Mode, generator: np.random.Generator) -> Array:
+    """Draw a start; standard deviations of coefficients stay within a factor of the mode's.
+
+    Of few levels their posterior is far from the normal one, which reaches to numbers at which
+    nothing can be computed.
+    """
     deviation = np.linalg.cholesky(mode.inv_metric) @ generator.normal(size=len(mode.q))
-    return np.asarray(mode.q + deviation)
+    furthest = np.abs(deviation[held_coordinates(target, len(mode.q))]).max(initial=FURTHEST)
+    return np.asarray(mode.q + FURTHEST / furthest * deviation)
 
 
 def _same(one: Mode, other: Mode) -> bool:

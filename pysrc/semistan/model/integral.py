@@ -16,8 +16,8 @@ than a normal one, where sigma is known, and in the span of a curve, where nothi
 themselves. They stay sampled too where they are many beside the other weights, as of one wide
 hidden layer: the products of all pairs of m coordinates then take longer than shorter trees save.
 Of the other terms those with the fewest coefficients are integrated out first, up to
-``MOST_COLUMNS`` in all, whose Cholesky factor each gradient needs; groups with correlated effects
-stay sampled, as do those of several effects with covariances between levels. Theta alone is no
+``MOST_COLUMNS`` in all, whose Cholesky factor each gradient needs; groups of several effects with
+covariances between levels stay sampled. Theta alone is no
 reason for an integral, since in the span of a curve chains move as well with theta as without; it
 stays sampled if its prior is not normal; those of ``horseshoe()`` and ``R2D2()`` are, given their
 scales.

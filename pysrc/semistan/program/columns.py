@@ -2,6 +2,8 @@
 
 They stand side by side in ``XZ``, which is made once with the products of each two of them; given
 the rest, each is multiplied by a normal coefficient whose prior standard deviation is in ``sd_XZ``.
+Of effects that are correlated at each level, the root of their covariance has further elements
+below its diagonal: ``off_XZ``, at places ``below_XZ``.
 """
 
 from __future__ import annotations
@@ -11,7 +13,9 @@ from dataclasses import dataclass
 
 from semistan.model.integral import Integral
 from semistan.model.stan_text import WIDTH, declarations
+from semistan.model.terms.term import Integrable
 from semistan.program.likelihood import NOTHING
+from semistan.words import listed
 
 THETA_SD = "prior_b_scale"
 
@@ -57,6 +61,16 @@ class Columns:
         return bool(self.integral.terms or self.integral.joint)
 
     @property
+    def correlated(self) -> tuple[Integrable, ...]:
+        """The terms whose effects are."""
+        return tuple(term for term in self.integral.terms if term.root_name)
+
+    @property
+    def root(self) -> tuple[str, ...]:
+        """The names of what the root of their prior covariance is made of."""
+        return (self.sd, "below_XZ", "off_XZ") if self.correlated else (self.sd,)
+
+    @property
     def prepared(self) -> str:
         """The declarations in the transformed data."""
         if not self._each:
@@ -67,7 +81,21 @@ class Columns:
             text += f"  = {_appended('append_col', self._each)};\n"
         rows = f"diag_pre_multiply(sqrt(weights), {name})" if self.weighted else name
         gram = (f"matrix[cols({name}), cols({name})] gram = crossprod({rows});", "")
-        return text + declarations([gram])
+        return text + declarations([gram]) + self._places
+
+    @property
+    def _places(self) -> str:
+        """The declaration of where the root has elements below its diagonal."""
+        if not self.correlated:
+            return ""
+        each = []
+        for term in self.correlated:
+            behind = self._sizes[: self._sizes.index(number(term.z_sizes))]
+            column = " + ".join([*behind, "1"])
+            each.append(f"places_below({', '.join([column, *term.z_sizes])})")
+        size = " + ".join(f"choose({term.z_sizes[1]}, 2)" for term in self.correlated)
+        declared = f"array[{size}, 3] int below_XZ  // of their root, below its diagonal\n"
+        return f"{declared}  = {_appended('append_array', each)};\n"
 
     @property
     def declared_sd(self) -> str:
@@ -80,7 +108,17 @@ class Columns:
             vector = len(term.z_sizes) == 1
             found.append(term.spread_text if vector else f"to_vector({term.spread_text})")
         declared = f"vector[{self._number}] sd_XZ  // prior sd of what they multiply\n"
-        return f"{declared}  = {_appended('append_row', found)};\n"
+        text = f"{declared}  = {_appended('append_row', found)};\n"
+        if not self.correlated:
+            return text
+        roots = declarations([line for term in self.correlated for line in term.root_lines()])
+        below = [f"elements_below({term.root_name})" for term in self.correlated]
+        off = f"vector[size(below_XZ)] off_XZ  // below the diagonal of {self._roots}\n"
+        return f"{roots}{text}{off}  = {_appended('append_row', below)};\n"
+
+    @property
+    def _roots(self) -> str:
+        return listed(term.root_name for term in self.correlated)
 
     @property
     def _each(self) -> list[str]:
@@ -88,10 +126,14 @@ class Columns:
         return [*of_theta, *(term.columns_text for term in self.integral.terms)]
 
     @property
+    def _sizes(self) -> list[str]:
+        of_theta = ["P"] if self.integral.theta else []
+        return [*of_theta, *(number(term.z_sizes) for term in self.integral.terms)]
+
+    @property
     def _number(self) -> str:
         """How many they are: ``P + m_1``."""
-        of_theta = ["P"] if self.integral.theta else []
-        return " + ".join([*of_theta, *(number(term.z_sizes) for term in self.integral.terms)])
+        return " + ".join(self._sizes)
 
 
 def number(sizes: Sequence[str]) -> str:

@@ -91,7 +91,8 @@ def integral_functions(parts: Parts) -> str:
     of_phi = [parts.network.architecture.output_inputs] if parts.integral.phi else []
     by_level = any(len(term.z_sizes) > 1 for term in parts.integral.terms)
     of_terms = ["columns_by_level.stanfunctions"] if by_level else []
-    files = [*of_phi, *of_terms, "integral.stanfunctions"]
+    correlated = "_correlated" if columns(parts).correlated else ""
+    files = [*of_phi, *of_terms, "integral.stanfunctions", f"in_units{correlated}.stanfunctions"]
     texts = [*(stan_source(name) for name in files), _linear_part(parts)]
     return "\n".join([*texts, _declared_in_cpp(parts)] if in_one_pass(parts) else texts)
 
@@ -124,6 +125,8 @@ def _in_cpp(parts: Parts) -> list[tuple[str, str]]:
         ("data matrix XZ", of_data.name),
         ("data matrix gram", of_data.gram),
         (f"{'' if of_data.sampled_sd else 'data '}vector sd", of_data.sd),
+        *[("data array[,] int below", "below_XZ"), ("vector off", "off_XZ")]
+        * bool(of_data.correlated),
         ("data vector weights", "weights" if "weights" in parts.design.given else NOTHING),
         ("vector phi", "phi_0" if phi else PHI),
         ("vector theta", _mean_of_theta(parts)),
@@ -218,21 +221,21 @@ def _mean_of_theta(parts: Parts) -> str:
     return "prior_b_location" if parts.integral.theta else "theta"
 
 
-def _passed(parts: Parts, function: str, tail: str, width: int) -> str:
-    """Call a function of the integral; what it is passed begins a line each."""
+def _products(parts: Parts, width: int) -> str:
+    """Return the products of the columns of what is integrated out, in units of its priors."""
     of_data, (_, tau) = columns(parts), _precision(parts)
-    space = " " * (len(function) + 1)
+    space = " " * len("integral_products(")
     lines = [
         "y", indent(_part(parts, width - len(space)), space).lstrip(),
-        f"{of_data.name}, {of_data.gram}, {of_data.sd}",
-        f"{tau}, inv_square(sigma)",
+        f"{of_data.name}, {of_data.gram}", f"{tau}, inv_square(sigma)",
     ]  # fmt: skip
-    return f"{function}(" + f",\n{space}".join(lines) + f"){tail}\n"
+    return f"integral_products({f',{chr(10)}{space}'.join(lines)}),\n{', '.join(of_data.root)}"
 
 
-def _assigned(head: str, text: str) -> str:
-    """Write a call of several lines behind what it is assigned or added to, all indented."""
-    return indent(head + indent(text, " " * len(head)).lstrip(), "  ")
+def _of_products(parts: Parts, function: str, width: int) -> str:
+    """Call a function of these products."""
+    passed = indent(_products(parts, width - 2), "  ")
+    return f"{function}(in_units(\n{passed}));\n"
 
 
 def integral_model(parts: Parts) -> str:
@@ -248,7 +251,7 @@ def integral_model(parts: Parts) -> str:
     body = (
         at_mean
         + f"target += {rows} * normal_lpdf(0 | 0, sigma)\n"
-        + _assigned("+ ", _passed(parts, "log_integral", ";", WIDTH - 8))
+        + indent("+ " + _of_products(parts, "log_integral", WIDTH - 8), "  ")
     )
     return made + "if (!prior_only) {\n" + indent(body, "  ") + "}\n"
 
@@ -281,7 +284,7 @@ def integral_draws(parts: Parts) -> str:
         + "// What is integrated out, standardised, from its prior or given y\n"
         + f"vector[{size}] z\n  = to_vector(normal_rng(rep_vector(0, {size}), 1));\n"
         "if (!prior_only) {\n"
-        + _assigned("z = ", _passed(parts, "given_y_rng", ";", WIDTH - 10))
+        + indent("z = " + _of_products(parts, "given_y_rng", WIDTH - 8), "  ")
         + "}\n"
         + "".join(statement(line, WIDTH - 4) for line in moved.splitlines())
     )

@@ -262,16 +262,29 @@ class Group(Penalised):
 
     @property
     def spread_text(self) -> str:
-        """The standard deviations of the effects, level by level."""
+        """The standard deviations of the effects, level by level; given others if correlated."""
+        if self.correlated:
+            return f"rep_matrix(diagonal({self.root_name})', N_{self.key})"
         if self.size == 1:
             return f"rep_matrix({self.spread[0]}, N_{self.key}, 1)"
         return f"rep_matrix([{', '.join(self.spread)}], N_{self.key})"
 
     @property
+    def root_name(self) -> str:
+        """What the program calls the root of the covariance of correlated effects; else empty."""
+        return f"root_{self.key}" if self.correlated else ""
+
+    def root_lines(self) -> Lines:
+        """Declare it."""
+        M = self._effects
+        declared = f"matrix[{M}, {M}] {self.root_name}"
+        text = f"root of the covariance of effects of {self.name}"
+        made = call("= diag_pre_multiply", [*self._sd, self.names[1]], ";", WIDTH - 4)
+        return [(declared, text), (indent(made, "  ").rstrip(), "")]
+
+    @property
     def columns_text(self) -> str:
-        """What varies, at the place of each row's level; nothing if effects are correlated."""
-        if self.correlated:
-            return ""
+        """What varies, at the place of each row's level."""
         Z = "rep_matrix(1, N, 1)" if self.only_intercept else f"Z_{self.key}"
         return f"columns_by_level({Z}, J_{self.key}, N_{self.key})"
 
@@ -328,11 +341,15 @@ class Group(Penalised):
         z, L, _ = self.names
         if self.size == 1:
             return f"= {self.spread[0]} * {z};"
-        first, *others, last = self.spread
-        sd = [f"[{first}", *others, f"{last}]'"]
         if L:
-            return call(f"= {z} * diag_pre_multiply", [*sd, L], "';", width=WIDTH - 4)
-        return call("= diag_post_multiply", [z, *sd], ";", width=WIDTH - 4)
+            return call(f"= {z} * diag_pre_multiply", [*self._sd, L], "';", width=WIDTH - 4)
+        return call("= diag_post_multiply", [z, *self._sd], ";", width=WIDTH - 4)
+
+    @property
+    def _sd(self) -> list[str]:
+        """The standard deviations as a vector, which may be broken between them."""
+        first, *others, last = self.spread
+        return [f"[{first}", *others, f"{last}]'"]
 
     def summand(self, rows: str) -> str:
         """Return what is added to the predictor."""

@@ -139,8 +139,6 @@ class GroupOfMembers(Group):
     def columns_text(self) -> str:
         """What varies times the weights, at the places of each row's levels."""
         key, found = self.key, []
-        if self.correlated:
-            return ""
         for j, place in enumerate(self._places(), start=1):
             Z = f"Z_{key}[ : , {place.start + 1} : {place.stop}]"
             found.append(f"columns_by_level({Z}, J_{key}[ : , {j}], N_{key})")

@@ -71,6 +71,15 @@ class Penalised(ABC):
         """The standard deviation of each coefficient in the program, in z's shape."""
 
     @property
+    def root_name(self) -> str:
+        """What the program calls the root of the covariance of correlated effects; else empty."""
+        return ""
+
+    def root_lines(self) -> Lines:
+        """Declare it."""
+        return []
+
+    @property
     @abstractmethod
     def columns_text(self) -> str:
         """What each coefficient multiplies in each row, in the program: a matrix (N, size of z).

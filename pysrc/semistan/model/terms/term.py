@@ -210,7 +210,7 @@ class Term(Protocol):
 
 
 class Integrable(Term, Protocol):
-    """A term that is linear in standard normal coefficients z, given their standard deviations.
+    """A term that is linear in standard normal coefficients z, given their covariance.
 
     ``Penalised`` says what each of these is.
     """
@@ -226,6 +226,13 @@ class Integrable(Term, Protocol):
     @property
     def spread_text(self) -> str:
         """The standard deviation of each coefficient in the program, in z's shape."""
+
+    @property
+    def root_name(self) -> str:
+        """What the program calls the root of the covariance of correlated effects; else empty."""
+
+    def root_lines(self) -> Lines:
+        """Declare it."""
 
     @property
     def columns_text(self) -> str:
