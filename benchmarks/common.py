@@ -24,7 +24,7 @@ from semistan.infer.processors import usable_processors
 RESULTS = Path(__file__).with_name("results")
 SECONDS = 0.25  # that one repeat should take
 LIBRARIES = (
-    "semistan", "numpy", "torch", "cmdstanpy", "arviz", "jax", "jaxlib", "numpyro", "pyro-ppl",
+    "semistan", "numpy", "torch", "cmdstanpy", "arviz", "jax", "jaxlib", "numpyro", "nutpie",
     "statsmodels", "laplace-torch", "sklearn-contrib-bde",
 )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The same log density elsewhere: JAX and PyTorch for gradients, NumPyro and Pyro for NUTS.
+"""The same log density elsewhere: JAX and PyTorch for gradients, NumPyro and nutpie for NUTS.
 
 An unconstrained state is q = (c, z, log sigma), with c = phi / phi_scale and
 z = theta / theta_scale, as in the Stan program, so that every sampler moves in the same
@@ -27,8 +27,34 @@ ONE_CORE = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 
 Start = Mapping[str, Array]  # initial phi, theta and sigma of one chain
 Chain = dict[str, Array]  # phi (S, k), theta (S, P) and sigma (S,) of one chain
-Sampler = Callable[[Start, int], Chain]  # from initial values and a seed
+Sampler = Callable[[Start, int], tuple[Chain, "Cost"]]  # from initial values and a seed
 Evaluate = Callable[[Array], tuple[float, Array]]
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What chains took: CPU seconds, and the gradients of the draws that are kept."""
+
+    warmup: float
+    sampling: float
+    gradients: int
+
+    @property
+    def seconds(self) -> float:
+        """CPU seconds, warm-up included."""
+        return self.warmup + self.sampling
+
+    def of(self, seconds: float) -> Cost:
+        """Return the same shares of other seconds."""
+        share = self.warmup / self.seconds
+        return Cost(share * seconds, (1 - share) * seconds, self.gradients)
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(
+            self.warmup + other.warmup,
+            self.sampling + other.sampling,
+            self.gradients + other.gradients,
+        )
 
 
 def installed(library: str) -> bool:
@@ -295,21 +321,27 @@ def numpyro_sampler(posterior: Posterior, warmup: int, draws: int, dense: bool) 
 
     def step(state: Any, _: Any = None) -> tuple[Any, Any]:
         state = kernel.sample(state, (), {})
-        return state, state.z
-
-    def run(state: Any) -> Any:
-        state = jax.lax.fori_loop(0, warmup, lambda _, s: step(s)[0], state)
-        return jax.lax.scan(step, state, length=draws)[1]
+        return state, (state.z, state.num_steps)
 
     def first(q: Mapping[str, Array], seed: int) -> Any:
         q = jax.tree.map(jax.numpy.asarray, dict(q))
         return kernel.init(jax.random.PRNGKey(seed), warmup, q, (), {})
 
-    origin = _named(posterior, np.zeros(posterior.k + len(posterior.theta_scale) + 1))
-    compiled = jax.jit(run).lower(first(origin, 0)).compile()
+    origin = first(_named(posterior, np.zeros(posterior.k + len(posterior.theta_scale) + 1)), 0)
+    adapt = (
+        jax.jit(lambda state: jax.lax.fori_loop(0, warmup, lambda _, s: step(s)[0], state))
+        .lower(origin)
+        .compile()
+    )
+    run = jax.jit(lambda state: jax.lax.scan(step, state, length=draws)[1]).lower(origin).compile()
 
-    def sample(start: Start, seed: int) -> Chain:
-        return _chain(posterior, compiled(first(_unconstrained(posterior, start), seed)))
+    def sample(start: Start, seed: int) -> tuple[Chain, Cost]:
+        clock = time.process_time()
+        adapted = jax.block_until_ready(adapt(first(_unconstrained(posterior, start), seed)))
+        begun = time.process_time()
+        samples, steps = jax.block_until_ready(run(adapted))
+        cost = Cost(begun - clock, time.process_time() - begun, int(steps.sum()))
+        return _chain(posterior, samples), cost
 
     return sample
 
@@ -329,69 +361,48 @@ def numpyro_log_density(posterior: Posterior) -> Evaluate:
     return evaluate
 
 
-# Pyro
+# nutpie
 
 
-def pyro_model(posterior: Posterior) -> Callable[[], None]:
-    """Return the model as a user of Pyro would write it; sigma's prior has location 0."""
-    import pyro
-    import torch
-    from pyro import distributions as dist
+def nutpie_sampler(posterior: Posterior, warmup: int, draws: int) -> Sampler:
+    """Return nutpie's NUTS for one chain; each gradient is a call of the compiled JAX function."""
+    jax = one_core_jax()
+    import nutpie
+    from nutpie.compiled_pyfunc import from_pyfunc
 
-    torch.set_default_dtype(torch.float64)
-    torch.set_num_threads(1)
-    if posterior.sigma_prior[1] != 0:
-        raise ValueError("Pyro can fold a Student t at 0 only")
-    predictor = torch_eta(posterior)
-    y, *z_prior = _tensors(posterior.y, *posterior.z_prior)
+    ndim = posterior.k + len(posterior.theta_scale) + 1
+    gradient = jax.jit(jax.value_and_grad(jax_log_density(posterior)))
+    gradient(np.zeros(ndim))  # compiled
 
-    def model() -> None:
-        c = pyro.sample("c", dist.Normal(*_tensors(*posterior.c_prior)).to_event(1))
-        z = pyro.sample("z", dist.Normal(*z_prior).to_event(1))
-        half_t = dist.FoldedDistribution(dist.StudentT(*posterior.sigma_prior))
-        sigma = pyro.sample("sigma", half_t)
-        eta = predictor(c, z)
-        pyro.sample("y", dist.Normal(eta, sigma).to_event(1), obs=y)
+    def log_density(q: Array) -> tuple[float, Array]:
+        value, slope = gradient(q)
+        return float(value), np.asarray(slope)
 
-    return model
-
-
-def pyro_sampler(posterior: Posterior, warmup: int, draws: int) -> Sampler:
-    """Return Pyro's NUTS for one chain, its potential traced by PyTorch's compiler."""
-    import pyro
-    from pyro.infer import MCMC, NUTS
-
-    def sample(start: Start, seed: int) -> Chain:
-        pyro.set_rng_seed(seed)
-        kernel = NUTS(pyro_model(posterior), jit_compile=True, ignore_jit_warnings=True)
-        mcmc = MCMC(
-            kernel, num_samples=draws, warmup_steps=warmup, disable_progbar=True,
-            initial_params=_tensors_of(_unconstrained(posterior, start)),
-        )  # fmt: skip
-        mcmc.run()
-        samples = mcmc.get_samples()  # constrained
-        return _chain(posterior, {**samples, "sigma": samples["sigma"].log()})
+    def sample(start: Start, seed: int) -> tuple[Chain, Cost]:
+        named = _unconstrained(posterior, start)
+        origin = np.concatenate([np.ravel(named[name]) for name in NAMES])
+        model = from_pyfunc(
+            ndim,
+            make_logp_fn=lambda: log_density,
+            make_expand_fn=lambda *_: lambda q: {"q": q},
+            expanded_dtypes=[np.dtype(float)],
+            expanded_shapes=[(ndim,)],
+            expanded_names=["q"],
+            make_initial_point_fn=lambda _: origin,
+        )
+        clock = time.process_time()
+        found = nutpie.sample(
+            model, draws=draws, tune=warmup, chains=1, cores=1, seed=seed, progress_bar=False
+        )
+        seconds = time.process_time() - clock
+        adapting, kept = (
+            int(found[group]["n_steps"].sum()) for group in ("warmup_sample_stats", "sample_stats")
+        )
+        q = found["posterior"]["q"].to_numpy()[0]
+        # it does not time its warm-up by itself, and a gradient takes as long there
+        return _chain(posterior, _named(posterior, q)), Cost(adapting, kept, kept).of(seconds)
 
     return sample
-
-
-def pyro_log_density(posterior: Posterior) -> Evaluate:
-    """Return the log density that Pyro's NUTS sees, with its gradient."""
-    import torch
-    from pyro.infer.mcmc.util import initialize_model
-
-    _, potential, _, _ = initialize_model(pyro_model(posterior))
-
-    def evaluate(q: Array) -> tuple[float, Array]:
-        state = {
-            name: value.requires_grad_()
-            for name, value in _tensors_of(_named(posterior, q)).items()
-        }
-        value = potential(state)
-        slopes = torch.autograd.grad(value, [state[name] for name in NAMES])
-        return -value.item(), -np.concatenate([np.ravel(slope.numpy()) for slope in slopes])
-
-    return evaluate
 
 
 # States and draws
@@ -400,9 +411,9 @@ NAMES = ("c", "z", "sigma")  # the order within q
 
 
 def _named(posterior: Posterior, q: Array) -> dict[str, Array]:
-    """Split an unconstrained state by name."""
+    """Split unconstrained states by name, along their last axis."""
     k = posterior.k
-    return {"c": q[:k], "z": q[k:-1], "sigma": q[-1]}
+    return {"c": q[..., :k], "z": q[..., k:-1], "sigma": q[..., -1]}
 
 
 def _unconstrained(posterior: Posterior, start: Start) -> dict[str, Array]:
@@ -412,10 +423,6 @@ def _unconstrained(posterior: Posterior, start: Start) -> dict[str, Array]:
         "z": np.asarray(start["theta"]) / posterior.theta_scale,
         "sigma": np.log(start["sigma"]),
     }
-
-
-def _tensors_of(state: Mapping[str, Array]) -> dict[str, Any]:
-    return {name: _tensors(value)[0] for name, value in state.items()}
 
 
 def _chain(posterior: Posterior, samples: Mapping[str, Any]) -> Chain:

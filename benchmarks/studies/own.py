@@ -37,8 +37,8 @@ QUICK: Configuration = {
 }
 
 
-def own(settings: Configuration, problem: Problem) -> Found:
-    """Fit with some keys set, and predict."""
+def own(settings: Configuration, problem: Problem, sigma: bool = False) -> Found:
+    """Fit with some keys set, with ``sigma`` given a head of the network too, and predict."""
     overrides = {
         "family": problem.facts.family,
         "train.seed": problem.seed,
@@ -49,9 +49,8 @@ def own(settings: Configuration, problem: Problem) -> Found:
         **(QUICK if problem.quick else {}),
     }
     with tempfile.TemporaryDirectory() as folder:
-        fit = fit_model(
-            problem.facts.formula, problem.training, out=Path(folder) / "run", overrides=overrides
-        )
+        formula = problem.facts.formula_with_sigma if sigma else problem.facts.formula
+        fit = fit_model(formula, problem.training, out=Path(folder) / "run", overrides=overrides)
         return _found(fit, problem)
 
 

@@ -54,8 +54,16 @@ class Facts:
     @property
     def formula(self) -> str:
         """The model in semistan's words."""
-        terms = [*self.structured, f"nn({', '.join(self.inputs)})"]
-        return f"{self.response} ~ {' + '.join(terms)}"
+        return self._mean(f"nn({', '.join(self.inputs)})")
+
+    @property
+    def formula_with_sigma(self) -> str:
+        """The model with a second output of the network, for log sigma."""
+        network = f"nn({', '.join(self.inputs)}, shared='f')"
+        return f"{self._mean(network)}, sigma ~ {network}"
+
+    def _mean(self, network: str) -> str:
+        return f"{self.response} ~ {' + '.join([*self.structured, network])}"
 
 
 @dataclass(frozen=True, eq=False)
