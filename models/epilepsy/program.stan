@@ -7,7 +7,7 @@
 //   eta = eta_loc + eta_scale f(lbase, lage; w) + (x - x_loc)' theta +
 //     (1 | subject)
 //   x = (trt[T.progabide], V4)
-//   w = p_bar + Pi phi
+//   w = p_bar + Pi phi, and single weights that move by themselves
 //   Completed, in the generated quantities, by the weights outside the
 //     subspace, which have their normal approximation at a mode inside it, to
 //     first order:
@@ -83,6 +83,20 @@ functions {
                   w[used + 1 : num_elements(w)], widths[last - 1], 1)[ : , 1];
   }
 
+  // Weights at phi, which moves those at `axes`.
+  vector move(vector phi, vector p_bar, array[] int axes) {
+    vector[num_elements(p_bar)] w = p_bar;
+    w[axes] += phi;
+    return w;
+  }
+
+  // Weights at phi: its first elements move those at `axes`, the others move
+  // all weights along the columns of Pi.
+  vector move_along(vector phi, vector p_bar, array[] int axes, matrix Pi) {
+    int a = size(axes);
+    return move(phi[1 : a], p_bar + Pi * phi[a + 1 : num_elements(phi)], axes);
+  }
+
   // Units of standardised coefficients z, r = sd * z, that the sampler moves.
   // It is at ease with z where the rows say little of r (non-centred), and with
   // r itself where they say much (centred); this is between them, by the rows'
@@ -95,11 +109,13 @@ functions {
   real partial_log_lik(array[] int slice, int start, int end,
                        data array[] int y, data matrix Xc, data matrix H,
                        data array[] int widths, data int activation,
-                       data vector p_bar, data matrix Pi, data real eta_loc,
-                       data real eta_scale, data array[] int J_1, vector phi,
-                       vector theta, matrix r_1) {
+                       data vector p_bar, data array[] int axes, data matrix Pi,
+                       data real eta_loc, data real eta_scale,
+                       data array[] int J_1, vector phi, vector theta,
+                       matrix r_1) {
     vector[end - start + 1] f
-      = network(H[start : end], p_bar + Pi * phi, widths, activation);
+      = network(H[start : end], move_along(phi, p_bar, axes, Pi), widths,
+                activation);
     vector[end - start + 1] alpha  // without x' theta
       = eta_loc + eta_scale * f
         + r_1[J_1[start : end], 1];
@@ -132,11 +148,13 @@ data {
   array[n_layers + 1] int<lower=1> widths;  // Q, hidden units, 1
   int<lower=1, upper=5> activation;  // 1 tanh ... 5 identity
 
-  // Subspace: w = p_bar + Pi phi
+  // Subspace: w = p_bar + Pi phi, and single weights that move by themselves
   int<lower=1> d;  // Bayesian weights
   int<lower=1> k;  // dimension of the subspace
   vector[d] p_bar;  // weights at phi = 0
-  matrix[d, k] Pi;  // directions of the subspace
+  int<lower=1, upper=k> n_axes;  // weights that move by themselves
+  array[n_axes] int<lower=1, upper=d> axes;  // which
+  matrix[d, k - n_axes] Pi;  // directions of the subspace
   vector<lower=0>[k] phi_scale;  // unit of each coordinate
 
   // Other terms and predictors
@@ -199,8 +217,8 @@ transformed parameters {
 model {
   if (!prior_only) {
     target += reduce_sum(partial_log_lik, slice, grainsize, y, Xc, H, widths,
-                         activation, p_bar, Pi, eta_loc, eta_scale, J_1, phi,
-                         theta, r_1);
+                         activation, p_bar, axes, Pi, eta_loc, eta_scale, J_1,
+                         phi, theta, r_1);
   }
   target += lprior;
 }
@@ -212,7 +230,8 @@ generated quantities {
   real b_Intercept  // mean of network and x' theta, moved to X = 0
     = eta_loc
       + eta_scale
-        * mean(network(H, p_bar + Pi * phi, widths, activation))
+        * mean(network(H, move_along(phi, p_bar, axes, Pi), widths,
+                       activation))
       - dot_product(x_loc, theta)
       + shift_b_Intercept * append_row(1, psi);
   real b_trtprogabide = theta_completed[1];  // trt[T.progabide]

@@ -113,6 +113,24 @@ def test_effects_of_groups_give_way_to_the_network(monkeypatch):
     assert got_C == pytest.approx(C, rel=1e-6, abs=1e-9 * np.abs(C).max())
 
 
+@pytest.mark.parametrize(("free", "share"), [("auto", 1.0), ("none", 0.2)])
+def test_the_level_of_a_network_is_as_uncertain_as_the_groups_beside_it(free, share, monkeypatch):
+    """The rows know the sum of both alone, and say nothing of where one ends."""
+    monkeypatch.setattr(room, "SHARE", 0.9)
+    frame = small_frame(400)
+    bundle, rows = small_bundle(
+        "y ~ x + (1 | g) + nn(u, v, z)", frame, network={"hidden": []},
+        priors={"sigma": f"constant({SIGMA})", "sd": "constant(3)"},
+        subspace={"k": 1, "free": free},
+    )  # fmt: skip
+    Z = np.column_stack([frame["g"] == level for level in "abc"]).astype(float)
+    (_, C), (_, got_C) = exact(bundle, rows, Z, [3.0] * 3), completed(bundle, rows)
+    H = (rows.U - bundle.units.u_loc) / bundle.units.u_scale
+    level = np.append(H.mean(axis=0), 1)
+    got, expected = (level @ each[:4, :4] @ level for each in (got_C, C))
+    assert got == pytest.approx(expected, rel=0.01) if share == 1 else got < share * expected
+
+
 def test_the_most_informed_directions_are_kept():
     bundle, _ = small_bundle("y ~ x + nn(u, v)", small_frame(200), priors={},
                                 network={"hidden": [6]}, train__epochs=50)  # fmt: skip

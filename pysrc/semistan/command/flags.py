@@ -187,7 +187,8 @@ MODEL_FLAGS = (
     Flag("curvature", ("subspace.curvature",), str,
          "Of low_rank_laplace: diagonal or kronecker.", MODEL),
     Flag("free", ("subspace.free",), str,
-         "What also moves by itself: none, the output bias, or the whole output layer.", MODEL),
+         "What also moves by itself: none, the output bias, or the whole output layer. auto: the "
+         "bias beside groups and Gaussian processes; else none.", MODEL),
     Flag("snapshots", ("subspace.snapshots",), int,
          "Last epochs that pca, random and swag average.", MODEL),
     Flag("subspaces", ("subspace.subspaces",), str,

@@ -15,7 +15,7 @@ from semistan.model.formula.fixed import fixed_values
 from semistan.model.priors.section import PriorConfig
 from semistan.model.section import Section
 
-Free = Literal["none", "bias", "output"]  # what of the output layers moves by itself
+Free = Literal["auto", "none", "bias", "output"]  # what of the output layers moves by itself
 MOST_SUBSPACES = 1000
 LARGEST_SEED = 2**32 - MOST_SUBSPACES  # CmdStan has 32 bits, and each subspace a seed of its own
 MOST_LAYERS = 100
@@ -64,7 +64,8 @@ class SubspaceConfig(Section):
     several ``nn()``, each network moves in k dimensions of its own, or in those that the formula
     gives it, as ``nn(u, k=12)``; but for ``subnetwork``, which chooses k weights among all.
     ``free`` lets the output ``bias`` of each network move by itself too, or the whole ``output``
-    layer.
+    layer; ``"auto"`` is ``bias`` beside groups and Gaussian processes, whose coefficients can take
+    the level of the network upon them, and ``none`` elsewhere.
 
     With ``bezier``, ``curve`` of the k dimensions are those of the Bézier curve, and the others the
     leading directions of the predictions' variance around it; without it, all are the curve's.
@@ -86,7 +87,7 @@ class SubspaceConfig(Section):
     select: Literal["variance", "magnitude", "swag", "last_layer"] = "variance"
     curvature: Literal["diagonal", "kronecker"] = "diagonal"
     snapshots: int = Field(default=20, ge=2, le=10_000)
-    free: Free = "none"
+    free: Free = "auto"
     subspaces: Annotated[int, Field(ge=1, le=MOST_SUBSPACES)] | Literal["auto"] = "auto"
     weights: Literal["equal", "stacking"] = "equal"
     completion: Literal["auto", "none"] = "auto"
@@ -121,7 +122,7 @@ class SubspaceConfig(Section):
     def moves(self) -> Moves:
         """What phi moves: weights along directions, single weights, or all of them."""
         moves = construction_facts(self.construction).moves
-        return "both" if moves == "directions" and self.free != "none" else moves
+        return "both" if moves == "directions" and self.free in ("bias", "output") else moves
 
     @field_validator("construction")
     @classmethod

@@ -35,7 +35,7 @@ def with_axes(trained: Trained, network: Networks, free: Free) -> Trained:
     network : Networks
         The networks.
     free : str
-        ``none``, ``bias`` or ``output``.
+        ``bias`` or ``output``; nothing moves by itself with others.
 
     Notes
     -----
@@ -68,7 +68,7 @@ def with_axes(trained: Trained, network: Networks, free: Free) -> Trained:
 
 def _positions(network: Networks, free: Free) -> Index:
     """Return the positions of the weights that move by themselves."""
-    if free == "none":
+    if free not in ("bias", "output"):
         return np.zeros(0, dtype=np.int64)
     ends = output_layers(network)
     return np.concatenate([end[-1:] if free == "bias" else end for end in ends])

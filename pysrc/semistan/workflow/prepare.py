@@ -51,6 +51,7 @@ from semistan.model.table.missing import complete_rows
 from semistan.model.table.outcome import with_levels_of, with_outcome
 from semistan.model.table.rows import Rows
 from semistan.model.table.scale import size_notes
+from semistan.model.terms.penalised import Penalised
 from semistan.model.trained import Source
 from semistan.model.units import Units, units_of
 from semistan.posterior.options import KNOWN
@@ -219,6 +220,7 @@ def _settled(
     config = with_rate(config, rows, of_images=design.of_images)
     spec = network_spec(config, design, modules)
     config = anywhere(_with_given_dimension(config, formula, spec))
+    config = _with_free_level(config, design, spec)
     check_construction(config.subspace, spec)
     options = suited(config.sample, spec)
     method = method_of(options)
@@ -251,6 +253,20 @@ def _with_given_dimension(config: ModelConfig, formula: Formula, networks: Netwo
     if not all("k" in network.options for network in formula.networks):
         return config
     return with_overrides(config, {"subspace.k": max(networks.dimensions)})
+
+
+def _with_free_level(config: ModelConfig, design: Design, networks: Networks) -> ModelConfig:
+    """Let output biases move by themselves where other terms may take the level upon them."""
+    if config.subspace.free != "auto":
+        return config
+    taken = any(
+        isinstance(term, Penalised) and (term.takes_level or predictor.slopes)
+        for predictor in design.predictors
+        for term in predictor.terms
+        if predictor.name in networks.predictors
+    )
+    free = "bias" if taken and config.subspace.moves == "directions" else "none"
+    return with_overrides(config, {"subspace.free": free})
 
 
 def _learnt(formula: Formula, record: Family, table: pd.DataFrame, rows: Rows) -> Family:

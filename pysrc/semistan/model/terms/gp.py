@@ -108,6 +108,11 @@ class Process(Common):
     by_scale: float = 1.0
 
     @property
+    def takes_level(self) -> bool:
+        """It does: its functions are not centred."""
+        return True
+
+    @property
     def whole(self) -> str:
         """What length scales are shares of, in words."""
         return "the range"

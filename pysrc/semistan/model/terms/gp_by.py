@@ -31,6 +31,11 @@ class ProcessByFactor(ByLevel):
     one: Process
 
     @property
+    def takes_level(self) -> bool:
+        """It does: its functions are not centred."""
+        return True
+
+    @property
     def call(self) -> TermCall:
         """The term as it stands in the formula, without options."""
         return replace(self.one.call, by=self.by)

@@ -270,6 +270,11 @@ class Group(Penalised):
         return f"rep_matrix([{', '.join(self.spread)}], N_{self.key})"
 
     @property
+    def takes_level(self) -> bool:
+        """Whether the intercept varies."""
+        return self.intercept
+
+    @property
     def root_name(self) -> str:
         """What the program calls the root of the covariance of correlated effects; else empty."""
         return f"root_{self.key}" if self.correlated else ""

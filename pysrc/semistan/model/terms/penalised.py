@@ -71,6 +71,14 @@ class Penalised(ABC):
         """The standard deviation of each coefficient in the program, in z's shape."""
 
     @property
+    def takes_level(self) -> bool:
+        """Whether a constant is among what it can add, so that the rows know only the sum of both.
+
+        The level of the network is then as uncertain as the mean of the coefficients.
+        """
+        return False
+
+    @property
     def root_name(self) -> str:
         """What the program calls the root of the covariance of correlated effects; else empty."""
         return ""
