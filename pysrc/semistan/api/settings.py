@@ -48,7 +48,7 @@ class Settings(TypedDict, total=False):
     curve: int | None
     select: Literal["variance", "magnitude", "swag", "last_layer"]
     curvature: Literal["diagonal", "kronecker"]
-    free: Literal["none", "bias", "output"]
+    free: Literal["auto", "none", "bias", "output"]
     snapshots: int
     subspaces: int | Auto
     completion: Literal["auto", "none"]
