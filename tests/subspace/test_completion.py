@@ -113,22 +113,37 @@ def test_effects_of_groups_give_way_to_the_network(monkeypatch):
     assert got_C == pytest.approx(C, rel=1e-6, abs=1e-9 * np.abs(C).max())
 
 
-@pytest.mark.parametrize(("free", "share"), [("auto", 1.0), ("none", 0.2)])
-def test_the_level_of_a_network_is_as_uncertain_as_the_groups_beside_it(free, share, monkeypatch):
+def test_the_level_of_a_network_is_as_uncertain_as_the_groups_beside_it(monkeypatch):
     """The rows know the sum of both alone, and say nothing of where one ends."""
     monkeypatch.setattr(room, "SHARE", 0.9)
     frame = small_frame(400)
     bundle, rows = small_bundle(
         "y ~ x + (1 | g) + nn(u, v, z)", frame, network={"hidden": []},
-        priors={"sigma": f"constant({SIGMA})", "sd": "constant(3)"},
-        subspace={"k": 1, "free": free},
+        priors={"sigma": f"constant({SIGMA})", "sd": "constant(3)"}, subspace={"k": 1},
     )  # fmt: skip
+    assert bundle.config.subspace.free == "bias"
     Z = np.column_stack([frame["g"] == level for level in "abc"]).astype(float)
     (_, C), (_, got_C) = exact(bundle, rows, Z, [3.0] * 3), completed(bundle, rows)
     H = (rows.U - bundle.units.u_loc) / bundle.units.u_scale
     level = np.append(H.mean(axis=0), 1)
     got, expected = (level @ each[:4, :4] @ level for each in (got_C, C))
-    assert got == pytest.approx(expected, rel=0.01) if share == 1 else got < share * expected
+    assert got == pytest.approx(expected, rel=0.01)
+
+
+@pytest.mark.parametrize("lacking", [0.01, 2.0])
+def test_coefficients_lack_nothing_where_the_network_can_say_the_same(lacking, monkeypatch):
+    """x is among the network's inputs: the rows know the sum of two slopes alone."""
+    monkeypatch.setattr(room, "SHARE", 0.7)
+    monkeypatch.setattr(room, "LACKING", lacking)
+    frame = small_frame(400).assign(t=lambda table: table["x"])
+    bundle, rows = small_bundle(
+        "y ~ x + nn(t, u, v, z)", frame, network={"hidden": []},
+        priors={"sigma": f"constant({SIGMA})"}, subspace={"k": 1},
+    )  # fmt: skip
+    _, C = exact(bundle, rows, np.zeros((len(rows), 0)), [])
+    _, got_C = completed(bundle, rows, "theta")
+    share = got_C[-1, -1] / C[-1, -1]
+    assert share == pytest.approx(1, abs=0.02) if lacking < 1 else share < 0.5
 
 
 def test_the_most_informed_directions_are_kept():

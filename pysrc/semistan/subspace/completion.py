@@ -17,7 +17,9 @@ Of more weights than some thousand, only those directions are looked at about wh
 most (``informed.py``): in the others, prior and posterior are nearly the same.
 
 The columns of F are turned so that the rows' information I = H - prior is diagonal: each has the
-share F'IF of the variance of the linearised predictors, and those with the least are left out.
+share F'IF of the variance of the linearised predictors, and those with the least are left out. Not
+left out is what intercepts and coefficients would lack then: where the network can say what a
+column says, the rows know the sum of both, and little of either.
 
 Parameters with bounds, as those of dispersion and the standard deviations of other terms, are held
 at the mode: NUTS samples them, and neither is normal nor linear what depends on them.
@@ -44,6 +46,7 @@ from semistan.model.completion import Completion
 from semistan.model.layout import in_file_order
 from semistan.model.networks.networks import output_and_jacobian, with_multipliers
 from semistan.model.parameter import REAL
+from semistan.model.predictor import Predictor
 from semistan.model.subspace import Subspace, along, along_axes
 from semistan.model.table.rows import Rows
 from semistan.subspace.informed import informed_directions
@@ -59,6 +62,7 @@ CURVATURE = 200_000  # rows, evenly spaced, whose curvature stands for that of m
 EXACT = 1500  # weights, up to which all directions are looked at
 SHARE = 0.999  # of the linearised predictive variance that is kept at least
 MOST = 500  # directions
+LACKING = 0.01  # of a coefficient's variance outside the subspace, above which it is kept too
 
 
 def complete(bundle: Bundle, rows: Rows) -> Bundle:
@@ -213,12 +217,44 @@ def _completion(
     K = min(MOST, len(shares), int(np.searchsorted(shares, SHARE)) + 1)
     step = -F.T @ slope
     stride = np.sqrt(information @ step**2 / total)
-    moved = np.zeros((len(q), 1 + K))
-    moved[~held, 0] = F @ step
-    moved[~held, 1:] = F[:, :K]
-    weights = (whole.lift((whole.phi_scale[:, None] * moved[:R]).T) - whole.p_bar).T
-    others = _others(outside, q, at, weights, moved[R:])
-    return Completion(at, weights, others, information[:K], float(shares[K - 1]), float(stride))
+    newton = F @ step
+
+    def moved(columns: Array) -> tuple[Array, dict[str, Array]]:
+        """Return how weights and all else move by the Newton step and along columns."""
+        change = np.zeros((len(q), 1 + columns.shape[1]))
+        change[~held] = np.column_stack([newton, columns])
+        weights = (whole.lift((whole.phi_scale[:, None] * change[:R]).T) - whole.p_bar).T
+        return weights, _others(outside, q, at, weights, change[R:])
+
+    names = [name for p in outside.bundle.design.predictors for name in _interpreted(p)]
+    _, others = moved(F)
+    turned = _lacking(np.vstack([others[name][:, 1:] for name in names]), K)
+    further = information[K:] @ turned**2
+    weights, others = moved(np.hstack([F[:, :K], F[:, K:] @ turned]))
+    kept = np.concatenate([information[:K], further])
+    return Completion(at, weights, others, kept, float(shares[K - 1]), float(stride))
+
+
+def _interpreted(predictor: Predictor) -> list[str]:
+    """Return the names of a predictor's intercept and coefficients among what moves."""
+    theta = [predictor.theta] if predictor.coefficients else []
+    return [predictor.intercept, *theta, *(slope.name for slope in predictor.slopes)]
+
+
+def _lacking(slopes: Array, K: int) -> Array:
+    """Return combinations (m - K, r) of the last of m directions of which quantities lack much.
+
+    Parameters
+    ----------
+    slopes : array, shape (quantities, m)
+        How each quantity moves along each direction.
+    K : int
+        How many directions they have.
+    """
+    whole = np.linalg.norm(slopes, axis=1, keepdims=True)
+    lacking = slopes[:, K:] / np.where(whole > 0, whole, 1)
+    _, lengths, turned = np.linalg.svd(lacking, full_matrices=False)
+    return np.asarray(turned[lengths**2 > LACKING].T)
 
 
 def _complement(H: Array, prior: Array, T: Array) -> tuple[Array, Array]:
