@@ -139,13 +139,14 @@ class Bundle:
 def bundle_arrays(bundle: Bundle) -> dict[str, Array]:
     """Return the arrays that were trained, under their names in ``arrays.npz``."""
     trained, units = bundle.trained, bundle.units
+    subspace = trained.subspace
     return {
-        "p_bar": trained.subspace.p_bar,
-        "Pi": trained.subspace.Pi,
-        "phi_scale": trained.subspace.phi_scale,
-        "axes": trained.subspace.axes.astype(float),
-        **_located(trained.subspace),
-        **_theta_inside(trained.subspace),
+        "p_bar": subspace.p_bar,
+        "Pi": subspace.Pi,
+        "phi_scale": subspace.phi_scale,
+        "axes": subspace.axes.astype(float),
+        **({"phi_location": subspace.phi_location} if np.any(subspace.phi_location) else {}),
+        **_theta_inside(subspace),
         "singular_values": trained.singular_values,
         "control_points": trained.control_points,
         "w_frozen": trained.w_frozen,
@@ -180,12 +181,6 @@ def _completion(found: Completion | None) -> dict[str, Array]:
         "completion_stride": np.array(found.stride),
         **{f"completion_of_{name}": by for name, by in found.others.items()},
     }
-
-
-def _located(subspace: Subspace) -> dict[str, Array]:
-    """Return where the prior of phi has its centre, unless that is phi = 0."""
-    located = bool(np.any(subspace.phi_location))
-    return {"phi_location": subspace.phi_location} if located else {}
 
 
 def _theta_inside(subspace: Subspace) -> dict[str, Array]:

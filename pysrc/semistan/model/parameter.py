@@ -70,14 +70,6 @@ def _flat(value: Array) -> Array:
     return np.asarray(value, dtype=float).T.ravel()
 
 
-def _expit(x: Tensor, shape: Shape) -> Tensor:
-    return _shaped(x.sigmoid(), shape)
-
-
-def _log_slope_of_expit(x: Tensor, _: Shape) -> Tensor:
-    return (functional.logsigmoid(x) + functional.logsigmoid(-x)).sum()
-
-
 def correlation_factor(x: Tensor, shape: Shape) -> Tensor:
     """Return the Cholesky factor (m, m) at its coordinates; vmap refuses PyTorch's own."""
     size = shape[0]
@@ -116,9 +108,9 @@ UNIT_INTERVAL = Kind(
     "unit interval",
     "<lower=0, upper=1>",
     _count,
-    _expit,
+    lambda x, shape: _shaped(x.sigmoid(), shape),
     lambda value: np.log(_flat(value)) - np.log1p(-_flat(value)),
-    _log_slope_of_expit,
+    lambda x, _: (functional.logsigmoid(x) + functional.logsigmoid(-x)).sum(),
 )
 CORRELATION = Kind(
     "correlation",

@@ -62,10 +62,6 @@ class Counted:
         return ", ".join(["{eta}", *(f"{{{item.name}}}" for item in self.parameters)])
 
 
-def _poisson_log_lik(y: Tensor, eta: Tensor, _: Values) -> Tensor:
-    return y * eta - eta.clamp(max=LARGEST_EXPONENT).exp() - (y + 1).lgamma()
-
-
 def _negbinomial_log_rate(eta: Tensor, dispersion: Values) -> Tensor:
     """Return the log of shape log(1 + mu / shape)."""
     shape = dispersion["shape"]
@@ -78,7 +74,7 @@ POISSON_COUNTS = Counted(
     name="poisson",
     stan="poisson",
     parameters=(),
-    log_lik=_poisson_log_lik,
+    log_lik=lambda y, eta, _: y * eta - eta.clamp(max=LARGEST_EXPONENT).exp() - (y + 1).lgamma(),
     log_rate=lambda eta, _: eta,
     rate=lambda mu, _: mu,
     excess=lambda mu, _: 0 * mu,

@@ -52,10 +52,6 @@ def _normal_between(a: Tensor, b: Tensor, _: Tensor) -> Tensor:
     return inside
 
 
-def _log_expit(eta: Tensor) -> Tensor:
-    return functional.logsigmoid(eta)
-
-
 def _Phi(eta: Array) -> Array:
     from scipy.special import ndtr
 
@@ -66,7 +62,7 @@ NOISE: dict[str, Noise] = {
     "logit": Noise(
         lambda eta: np.exp(-np.logaddexp(0.0, -eta)),
         lambda generator, shape: generator.logistic(size=shape),
-        _log_expit,
+        lambda eta: functional.logsigmoid(eta),
         _logistic_between,
     ),
     "probit": Noise(

@@ -419,10 +419,14 @@ def _check_constant(node: ast.Constant, report: Report) -> None:
 
 
 def _check_term_call(node: ast.Call, name: str, report: Report) -> None:
-    takes = PARTS[name] if name in PARTS else term_kind(name).takes
-    known: Options = {"nn": NN}.get(name, {}) if name in PARTS else term_kind(name).options
+    known: Options
+    if name in PARTS:
+        takes, known = PARTS[name], {"nn": NN}.get(name, {})
+        least, most = 1, len(node.args) if name == "nn" else 1
+    else:
+        kind = term_kind(name)
+        takes, known, (least, most) = kind.takes, kind.options, kind.arguments
     starred = [argument for argument in node.args if isinstance(argument, ast.Starred)]
-    least, most = _numbers_of_arguments(name, len(node.args))
     options = [
         option
         for option in node.keywords
@@ -437,13 +441,6 @@ def _check_term_call(node: ast.Call, name: str, report: Report) -> None:
         report.refuse(node, f"{name}() takes {takes}")
     if len(node.args) > MOST_INPUTS:
         report.refuse(node, f"{name}() takes at most {MOST_INPUTS} inputs, got {len(node.args)}")
-
-
-def _numbers_of_arguments(name: str, given: int) -> tuple[int, int]:
-    """Return how many arguments a term's call takes at least and at most."""
-    if name in PARTS:
-        return (1, given) if name == "nn" else (1, 1)
-    return term_kind(name).arguments
 
 
 def _is_by(name: str, option: ast.keyword) -> bool:
