@@ -92,7 +92,7 @@ def temporary_prefix(name: str) -> str:
 
     By its process, what a killed one leaves behind is told from what a live one uses.
     """
-    return f".{name[:LONGEST]}{_owner(os.getpid())}"
+    return f".{name[:LONGEST]}.tmp-{_machine()}-{os.getpid()}-"
 
 
 def remove_leftovers(folder: Path, name: str = "") -> None:
@@ -120,10 +120,6 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
-
-
-def _owner(process: int) -> str:
-    return f".tmp-{_machine()}-{process}-"
 
 
 def _machine() -> str:

@@ -151,12 +151,11 @@ def _types(path: Path | str, dialect: Dialect) -> dict[str, Any]:
             if column.notna().any():  # one that lacks them all says nothing
                 seen.setdefault(str(name), set()).add(column.dtype.kind)
     several = {name: kinds for name, kinds in seen.items() if not kinds <= {"i", "u"}}
-    return {name: _common(kinds) for name, kinds in several.items() if len(kinds) > 1}
-
-
-def _common(kinds: set[str]) -> Any:
-    """Return the type of a column whose pieces are of several kinds: numbers, or text as it is."""
-    return "Float64" if kinds <= {"i", "u", "f"} else str
+    return {  # numbers, or text as it is
+        name: "Float64" if kinds <= {"i", "u", "f"} else str
+        for name, kinds in several.items()
+        if len(kinds) > 1
+    }
 
 
 def _chunks(path: Path | str, dialect: Dialect, types: dict[str, Any]) -> Iterator[pd.DataFrame]:

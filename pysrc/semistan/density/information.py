@@ -8,22 +8,17 @@ parameters. Other coefficients are held there. The sampler's coordinates depend 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from semistan.density.derivatives import predictor_curvature
 from semistan.density.starts import start_state, trained_phi, trained_values
-from semistan.density.target import Target, make_target
+from semistan.density.target import make_target
 from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.priors.groups import PHI
 from semistan.model.table.rows import Rows
 from semistan.model.terms.penalised import Penalised
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 def information(bundle: Bundle, rows: Rows) -> dict[str, Array]:
@@ -40,7 +35,12 @@ def information(bundle: Bundle, rows: Rows) -> dict[str, Array]:
         return {}
     target = make_target(bundle, rows)
     state = start_state(bundle, trained_values(bundle) | {PHI: trained_phi(bundle)})
-    values, found = target.values(torch.tensor(state)), _zeros(target)
+    values = target.values(torch.tensor(state))
+    found = {
+        p.name: torch.zeros(p.centring.shape, dtype=torch.float64)
+        for p in target.layout.centred
+        if p.centring
+    }
     for chunk, predictors in zip(target.chunks, target.predictors(values), strict=True):
         for predictor in bundle.design.predictors:
             name = predictor.name
@@ -52,8 +52,3 @@ def information(bundle: Bundle, rows: Rows) -> dict[str, Array]:
             for term, block in centred:
                 found[term.names[0]] += term.information(bend, block)
     return {name: np.nan_to_num(total.numpy()) for name, total in found.items()}
-
-
-def _zeros(target: Target) -> dict[str, Tensor]:
-    centred = {p.name: p.centring for p in target.layout.centred}
-    return {name: torch.zeros(c.shape, dtype=torch.float64) for name, c in centred.items() if c}

@@ -104,7 +104,8 @@ def timed_plan(bundle: Bundle, rows: Rows, options: SampleConfig, executable: Pa
     plan = default_plan(options, len(rows))
     if plan.threads == 1:
         return plan
-    grains = _grains(min(len(rows), TIMED_ROWS), plan.threads)
+    timed = min(len(rows), TIMED_ROWS)
+    grains = sorted({math.ceil(timed / (plan.threads * slices)) for slices in SLICES})
     times = gradient_milliseconds(bundle, rows, executable, plan.threads, grains)
     return Plan(plan.chains, plan.threads, min(times, key=times.__getitem__), times)
 
@@ -146,10 +147,6 @@ def gradient_milliseconds(
             )
             times[math.ceil(scale * grain)] = scale * least
     return times
-
-
-def _grains(rows: int, threads: int) -> list[int]:
-    return sorted({math.ceil(rows / (threads * slices)) for slices in SLICES})
 
 
 def _milliseconds(executable: Path, folder: Path, threads: int, steps: int) -> float:

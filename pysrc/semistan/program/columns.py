@@ -112,13 +112,10 @@ class Columns:
         if not self.correlated:
             return text
         roots = declarations([line for term in self.correlated for line in term.root_lines()])
-        below = [f"elements_below({term.root_name})" for term in self.correlated]
-        off = f"vector[size(below_XZ)] off_XZ  // below the diagonal of {self._roots}\n"
+        names = [term.root_name for term in self.correlated]
+        below = [f"elements_below({name})" for name in names]
+        off = f"vector[size(below_XZ)] off_XZ  // below the diagonal of {listed(names)}\n"
         return f"{roots}{text}{off}  = {_appended('append_row', below)};\n"
-
-    @property
-    def _roots(self) -> str:
-        return listed(term.root_name for term in self.correlated)
 
     @property
     def _each(self) -> list[str]:

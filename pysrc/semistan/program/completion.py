@@ -99,7 +99,8 @@ def made_statements(parts: Parts) -> str:
     if not (parts.model.completes and parts.design.terms):
         return ""
     text, before = "{\n  vector[n_made] moved = shift_made * append_row(1, psi);\n", "1"
-    for name, shape in _made(parts):
+    made = [pair for term in parts.design.terms for pair in term.made_shapes.items()]
+    for name, shape in made:
         part = f"segment(moved, {before}, num_elements({name}))"
         matrix = f"to_matrix({part}, rows({name}), cols({name}))"
         text += f"  {name} += {part if len(shape) == 1 else matrix};\n"
@@ -128,10 +129,6 @@ def predictor_shifts(parts: Parts, item: Predictor) -> tuple[str, list[str]]:
     of_networks = item.networks and not item.is_mean
     found += [parts.network.output(item.name, ALONG)] if of_networks else []
     return f"{shift(item.tau)} * {MOVE}" if item.has_tau else "", found
-
-
-def _made(parts: Parts) -> list[tuple[str, tuple[int, ...]]]:
-    return [pair for term in parts.design.terms for pair in term.made_shapes.items()]
 
 
 def completion_data(bundle: Bundle, *, prior_only: bool) -> dict[str, Any]:

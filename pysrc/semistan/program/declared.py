@@ -41,10 +41,11 @@ GIVEN = {
 
 def data_block(parts: Parts) -> str:
     """Declare what the program reads."""
+    integral = integral_lines(parts)
     return declarations(
         [
             *data_lines(parts),
-            *_integral_section(parts),
+            *([heading("Integrated out"), *integral] if integral else []),
             *completion_lines(parts),
             heading("Priors"),
             *scales_lines(parts),
@@ -60,11 +61,6 @@ def data_block(parts: Parts) -> str:
             *([] if parts.integral or parts.integrates_theta else [GRAINSIZE]),
         ]
     )
-
-
-def _integral_section(parts: Parts) -> list[tuple[str, str]]:
-    lines = integral_lines(parts)
-    return [heading("Integrated out"), *lines] if lines else []
 
 
 def _temper_lines(parts: Parts) -> list[tuple[str, str]]:

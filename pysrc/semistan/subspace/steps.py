@@ -60,7 +60,8 @@ def within_steps(
     trained = _trained(config, rows)
     each = -(-trained // (train.batch_size or default_batch(trained)))
     epochs = construction(config.subspace.construction).epochs(config.subspace, train)
-    steps = train.steps if train.steps != "auto" else _as_many_as(rows, of_images=of_images)
+    most = LEAST_STEPS if of_images else min(max(LEAST_STEPS, rows), MOST_STEPS)
+    steps = train.steps if train.steps != "auto" else most
     if each * epochs <= steps:
         return config, None
     fewer = max(1, train.epochs * steps // (each * epochs))
@@ -69,11 +70,6 @@ def within_steps(
         f"and train.steps allows {steps:,} in all (--steps)"
     )
     return with_overrides(config, {"train.epochs": fewer}), said
-
-
-def _as_many_as(rows: int, *, of_images: bool) -> int:
-    """Return the most optimiser steps of a training on so many rows."""
-    return LEAST_STEPS if of_images else min(max(LEAST_STEPS, rows), MOST_STEPS)
 
 
 def _trained(config: ModelConfig, rows: int) -> int:

@@ -69,7 +69,10 @@ def cmdstan_chain(
             data=task.data.file(folder), start=task.start.file(folder), seed=seed, chain=chain,
             sig_figs=SIGNIFICANT_DIGITS, refresh=refresh, threads=task.threads,
         )  # fmt: skip
-        words = [_word(item, folder) for item in method]
+        words = [
+            item if isinstance(item, str) else f"{item[0]}={_path(item[1], folder)}"
+            for item in method
+        ]
         return run_cmdstan(executable, words, call, folder / "chain.csv", report)
 
 
@@ -170,10 +173,6 @@ def scratch_folder() -> Iterator[Path]:
         explained = file_error(error, place)
         hint = "the environment variable TMPDIR names another place for temporary files"
         raise type(explained)(f"{explained}; {hint}") from error
-
-
-def _word(item: Word, folder: Path) -> str:
-    return item if isinstance(item, str) else f"{item[0]}={_path(item[1], folder)}"
 
 
 def _path(option: Any, folder: Path) -> str:
