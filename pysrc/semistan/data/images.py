@@ -80,21 +80,31 @@ def with_pictures(
             known[name] = image.of(*arrays.shape[1:])
             columns[name] = list(arrays.reshape(len(arrays), -1))
             continue
+        fitted = (trunks or {}).get(name)
         if _has_arrays(values):
-            made_by = trunks_of(frame).get(name)
-            found = given_embeddings(trunk, values, folder, (trunks or {}).get(name), made_by)
+            found = given_embeddings(trunk, values, folder, fitted, trunks_of(frame).get(name))
         else:
-            fitted = (trunks or {}).get(name)
             found = run_trunk(trunk, values, folder, fitted, say=say, progress=progress)
         known[name], columns[name], files[name] = found.image, found.arrays, found.file
-    if not known:
+    return _with_arrays(formula, frame, known, columns, files)
+
+
+def _with_arrays(
+    formula: Formula,
+    frame: pd.DataFrame,
+    images: Mapping[str, Image],
+    columns: Mapping[str, list[np.ndarray]],
+    files: Mapping[str, TrunkFile],
+) -> tuple[Formula, pd.DataFrame]:
+    """Put what is now known of images into the formula, and their arrays into the table."""
+    if not images:
         return formula, frame
     frame = frame.assign(**columns)
     frame.attrs = {}
     if files:
         with_trunks(frame, files)
     outputs = {name: file.output for name, file in files.items() if file.output}
-    return parse_formula(with_images(formula.text, known, outputs)), frame
+    return parse_formula(with_images(formula.text, images, outputs)), frame
 
 
 def _has_arrays(values: pd.Series) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from math import hypot, inf, sqrt
 from typing import TYPE_CHECKING, Any
 
@@ -208,53 +207,82 @@ def find_starts(
         If chains are to start at modes and there are none.
     """
     generator = np.random.default_rng(options.seed)
-    model, k = bundle.model, bundle.subspace.k
     on_curve = curve_values(bundle, options.chain_count)
     if completion := bundle.completion:
         at = {"phi": bundle.subspace.project(completion.at)}
         on_curve = [{**on_curve[0], **at}] * options.chain_count
-    penalised = sum(p.size for term in model.sampled_terms
-                    for p in term.parameters(bundle.config.priors))  # fmt: skip
     most = MOST_GAUSSIAN if hamiltonian and options.metric == "auto" else MOST_DIMENSIONS
-    funnel = model.joint is not None or model.weight_scales is not None
-    large = k > most or funnel or penalised > MOST_PENALISED
-    with_mode = from_mode and options.metric in ("auto", "ggn") and not large
-    climb, narrows = with_mode or options.starts == "mode", len(model.sampled_terms) > 0
-    made = partial(
-        Starts, narrows=narrows, penalised=penalised, large=large,
-        dimensions=len(bundle.layout.sampled),
-        integrated=len(bundle.design.terms) > 0 and not narrows,
-        trees=trees_of(model, k, len(rows)),
-    )  # fmt: skip
+    blank = _without_values(bundle, len(rows), most)
+    with_mode = from_mode and options.metric in ("auto", "ggn") and not blank.large
+    climb = with_mode or options.starts == "mode"
     if options.starts == "prior":
         drawn = prior_states(bundle, options.chain_count, generator)
         priors = tuple(initial_values(bundle, state) for state in drawn)
-        return made(priors, at="a draw from the prior")
+        return replace(blank, values=priors, at="a draw from the prior")
     if options.starts == "mode":
         _check_has_mode(bundle)
-    if climb or model.samples_orthogonal:
+    if climb or bundle.model.samples_orthogonal:
         target = make_target(bundle, rows, prior_only=prior_only)
         on_curve = [_sheared(target, values) for values in on_curve]
     if climb:
         found = _climbed(target, [sides(target, values) for values in on_curve], say)
         modes = tuple(mode for mode in found if mode is not None)
         if options.starts == "mode":
-            return made(_at(modes, bundle, options), modes * with_mode, at="a mode")
+            values = _at(modes, bundle, options)
+            return replace(blank, values=values, found=modes * with_mode, at="a mode")
         if len(modes) == options.chain_count:
-            states = [_laplace_draw(target, mode, generator) for mode in worth_sampling(modes)]
-            starts = tuple(initial_values(bundle, state) for state in states)
-            found_at = made(starts, modes)
-            if not found_at.one_mode:
-                return found_at  # whose metric does not depend on it
-            bent = departure(target, modes)
-            return replace(found_at, departure=bent, trees=trees_of(model, k, len(rows), bent))
+            return _around_modes(blank, modes, target, bundle, len(rows), generator)
+    return replace(blank, values=_beside_curve(bundle, on_curve, generator))
+
+
+def _without_values(bundle: Bundle, rows: int, most: int) -> Starts:
+    """Return what holds of all starts, where a mode is looked for in at most so many dimensions."""
+    model, k = bundle.model, bundle.subspace.k
+    penalised = sum(p.size for term in model.sampled_terms
+                    for p in term.parameters(bundle.config.priors))  # fmt: skip
+    funnel = model.joint is not None or model.weight_scales is not None
+    narrows = len(model.sampled_terms) > 0
+    return Starts(
+        values=(),
+        narrows=narrows,
+        penalised=penalised,
+        dimensions=len(bundle.layout.sampled),
+        integrated=len(bundle.design.terms) > 0 and not narrows,
+        large=k > most or funnel or penalised > MOST_PENALISED,
+        trees=trees_of(model, k, rows),
+    )
+
+
+def _around_modes(
+    blank: Starts,
+    modes: tuple[Mode, ...],
+    target: Target,
+    bundle: Bundle,
+    rows: int,
+    generator: np.random.Generator,
+) -> Starts:
+    """Draw each chain's start around its mode, and look how normal the posterior is around one."""
+    states = [_laplace_draw(target, mode, generator) for mode in worth_sampling(modes)]
+    starts = tuple(initial_values(bundle, state) for state in states)
+    found = replace(blank, values=starts, found=modes)
+    if not found.one_mode:
+        return found  # whose metric does not depend on it
+    bent = departure(target, modes)
+    trees = trees_of(bundle.model, bundle.subspace.k, rows, bent)
+    return replace(found, departure=bent, trees=trees)
+
+
+def _beside_curve(
+    bundle: Bundle, on_curve: list[dict[str, Any]], generator: np.random.Generator
+) -> tuple[dict[str, Any], ...]:
+    """Return initial values on the curve, with the trained theta jittered."""
     theta = len(bundle.trained.theta) * (not bundle.subspace.holds_theta)
-    jitter = JITTER * generator.normal(size=(options.chain_count, theta))
+    jitter = JITTER * generator.normal(size=(len(on_curve), theta))
     for values, move in zip(on_curve, jitter, strict=True):
         if theta:
             values["theta"] = values["theta"] + bundle.units.theta_scale * move
     states = [start_state(bundle, values) for values in on_curve]
-    return made(tuple(initial_values(bundle, state) for state in states))
+    return tuple(initial_values(bundle, state) for state in states)
 
 
 def _check_has_mode(bundle: Bundle) -> None:

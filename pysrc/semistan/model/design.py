@@ -52,7 +52,7 @@ from semistan.model.table.kinds import (
     used_levels_only,
 )
 from semistan.model.table.multiplied import check_multiplied, multiplied_by
-from semistan.model.table.rows import Rows
+from semistan.model.table.rows import Columns, Rows
 from semistan.model.table.trunk_file import TrunkFile
 from semistan.model.terms.group import Group
 
@@ -227,8 +227,7 @@ def learn_design(
     categories : tuple of str
         The response's unordered categories, the reference first, if it has some.
     links : mapping, optional
-        What the predictors behind commas are of, where it is not the logarithm, or the log odds of
-        categories.
+        What the predictors behind commas are of, if not the logarithm, or categories' log odds.
     related : mapping of DataFrames, optional
         The covariances of levels, by the names of their files.
 
@@ -242,8 +241,7 @@ def learn_design(
     Raises
     ------
     InputError
-        For missing columns, unusable values, constant or collinear columns, or names that
-        clash.
+        For missing columns, unusable values, constant or collinear columns, or names that clash.
     """
     if len(frame) < 2:
         raise InputError(f"a fit needs at least two rows of data, got {len(frame)}")
@@ -259,6 +257,28 @@ def learn_design(
     check_disguised(numbers, _bare(formula))
     _check_intercept_column(formula)
     inputs = [learn_inputs(network, numbers) for network in formula.networks]
+    predictors, columns = _learn_predictors(formula, numbers, inputs, categories, links, related)
+    design = Design(
+        formula.text, predictors, tuple(terms for terms, _ in inputs), origins, categories,
+        kinds_of(table, [name for name in needed if name not in origins]),
+    )  # fmt: skip
+    for terms in design.networks:
+        check_varies(terms)
+    _check_names(design)
+    given = given_values(formula, numbers, response=True)
+    U = np.hstack([matrix for _, matrix in inputs])
+    return design, Rows(y, columns, U, tuple(frame.index), table, given)
+
+
+def _learn_predictors(
+    formula: Formula,
+    numbers: pd.DataFrame,
+    inputs: Sequence[tuple[Inputs, Array]],
+    categories: tuple[str, ...],
+    links: Mapping[str, str] | None,
+    related: Mapping[str, pd.DataFrame] | None,
+) -> tuple[tuple[Predictor, ...], dict[str, Columns]]:
+    """Learn all predictors and their columns, and check these against what networks multiply."""
     multiplied = multiplied_by([item for item, _ in inputs])
     prefixes, default = _prefixes(formula, categories), _default_link(categories)
     learnt = [
@@ -276,17 +296,7 @@ def learn_design(
         own = [inputs[place] for place in formula.places(part)]
         check_multiplied(predictor.x, found.X, own)
     predictors = tuple(predictor for predictor, _ in learnt)
-    design = Design(
-        formula.text, predictors, tuple(terms for terms, _ in inputs), origins, categories,
-        kinds_of(table, [name for name in needed if name not in origins]),
-    )  # fmt: skip
-    for terms in design.networks:
-        check_varies(terms)
-    _check_names(design)
-    given = given_values(formula, numbers, response=True)
-    columns = {predictor.name: found for predictor, found in learnt}
-    U = np.hstack([matrix for _, matrix in inputs])
-    return design, Rows(y, columns, U, tuple(frame.index), table, given)
+    return predictors, {predictor.name: found for predictor, found in learnt}
 
 
 def _bare(formula: Formula) -> tuple[str, ...]:

@@ -121,9 +121,32 @@ def descend(
     SemistanError
         If the loss is not finite.
     """
-    training, validation = split_rows(problem.for_training(), options.validation, generator)
+    rows = split_rows(problem.for_training(), options.validation, generator)
     optimiser = torch.optim.Adam(parameters.tensors(), lr=options.rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, options.epochs)
+    at = Descent(parameters.tensors(), optimiser, schedule, generator, parameters.copy().tensors())
+    _go_down(at, rows, parameters, options, progress, fixed=fixed, patience=patience)
+    if not np.isfinite(at.least):
+        raise SemistanError(
+            f"training diverged: the loss is {at.records[-1][1]:g} after {at.epoch} epochs; lower "
+            f"learning_rate (now {options.rate:g})"
+        )
+    history = np.array(at.records, dtype=float).T
+    return Parameters(*at.best), dict(zip(RECORDED, history, strict=True))
+
+
+def _go_down(
+    at: Descent,
+    rows: tuple[Problem, Problem],
+    parameters: Parameters,
+    options: TrainConfig,
+    progress: Progress | None,
+    *,
+    fixed: Sequence[int],
+    patience: int | None,
+) -> None:
+    """Take a descent from where it was left to its end, and look at it from time to time."""
+    training, validation = rows
     looked_at = training
     large = len(training) > MANY_ROWS or training.inputs.dtype == torch.float32
     if large and validation is not training:
@@ -131,13 +154,12 @@ def descend(
         few = evenly_spaced(len(training), len(validation))
         looked_at = training.rows(torch.from_numpy(few))
     every = -(-options.epochs // RECORDS)
-    at = Descent(parameters.tensors(), optimiser, schedule, generator, parameters.copy().tensors())
     note = begin(at)
     while not at.ended:
         at.epoch += 1
-        for batch in batches(training, options.batch_size, generator):
-            step(batch, parameters, optimiser, generator, fixed)
-        schedule.step()
+        for batch in batches(training, options.batch_size, at.generator):
+            step(batch, parameters, at.optimiser, at.generator, fixed)
+        at.schedule.step()
         if at.epoch % every and at.epoch != options.epochs:
             continue
         loss, held_out = _look(at, (looked_at, validation), parameters)
@@ -146,13 +168,6 @@ def descend(
         tired = patience is not None and at.epoch - at.kept > patience
         at.ended = tired or at.epoch == options.epochs
         note(at)
-    if not np.isfinite(at.least):
-        raise SemistanError(
-            f"training diverged: the loss is {at.records[-1][1]:g} after {at.epoch} epochs; lower "
-            f"learning_rate (now {options.rate:g})"
-        )
-    history = np.array(at.records, dtype=float).T
-    return Parameters(*at.best), dict(zip(RECORDED, history, strict=True))
 
 
 def _look(
