@@ -29,7 +29,7 @@ def test_they_are_cut_where_the_output_layer_is_integrated_out_of_many_weights(r
 
 
 def test_they_are_cut_later_where_standard_deviations_are_sampled():
-    formula = "y ~ x1 + s(v) + (1 | g) + nn(u1, u2, u3)"
+    formula = "y ~ x1 + s(v) + (1 + x1 | g) + nn(u1, u2, u3)"
     assert trees(500, **ALL, formula=formula) == Trees(0.9, 8)
     assert trees(100_000, **ALL, formula=formula) == Trees(0.9, 10)
     assert trees(500, **ALL, priors={"b": "horseshoe(2)"}) == Trees(0.9, 8)
@@ -40,10 +40,10 @@ def test_they_are_cut_later_where_standard_deviations_are_sampled():
     [
         {**ALL, **NONE},
         {**ALL, "hidden": (4,)},
-        {**ALL, "formula": "y ~ x1 + (1 + x1 | g) + nn(u1, u2, u3)"},
+        {**ALL, "formula": "y ~ x1 + mo(h) + nn(u1, u2, u3)"},
         {**ALL, "priors": {"phi": None, "sd_w": "lognormal(0, 0.7)"}},
     ],
-    ids=["sampled", "few weights", "correlated groups", "scales of weights"],
+    ids=["sampled", "few weights", "monotonic effects", "scales of weights"],
 )
 def test_they_are_whole_elsewhere(settings):
     assert trees(**settings) == WHOLE

@@ -273,7 +273,7 @@ def test_a_line_break_in_a_column_cannot_escape_its_comment(newline):
 def test_the_program_needs_no_stan_function_that_it_does_not_define(text):
     defined = re.findall(r"^  (?:matrix|vector|int|real) (\w+)\(", text, flags=re.MULTILINE)
     network = {"activate", "affine", "n_weights", "hidden_layers", "network"}
-    integral = {"integral_products", "log_integral", "given_y_rng", "linear_part"}
+    integral = {"integral_products", "in_units", "log_integral", "given_y_rng", "linear_part"}
     integrates = "linear_part" in defined
     assert set(defined) - {"output_inputs"} == network | (
         integral if integrates else {"partial_log_lik"}

@@ -210,7 +210,7 @@ def find_starts(
     on_curve = curve_values(bundle, options.chain_count)
     if completion := bundle.completion:
         at = {"phi": bundle.subspace.project(completion.at)}
-        on_curve = [{**on_curve[0], **at}] * options.chain_count
+        on_curve = [{**on_curve[0], **at} for _ in on_curve]
     most = MOST_GAUSSIAN if hamiltonian and options.metric == "auto" else MOST_DIMENSIONS
     blank = _without_values(bundle, len(rows), most)
     with_mode = from_mode and options.metric in ("auto", "ggn") and not blank.large
