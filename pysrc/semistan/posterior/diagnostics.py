@@ -127,13 +127,9 @@ def eta_convergence(posterior: Posterior, rows: Rows) -> Convergence:
     Unordered categories but the first have one each, and so may sigma and other parameters: their
     networks can disagree between chains where eta and the coefficients agree.
     """
-    several = [_eta_convergence(member, rows) for member in posterior.members]
+    etas = (judged_predictors(member, rows) for member in posterior.members)
+    several = [[convergence(values) for values in np.moveaxis(eta, -1, 0)] for eta in etas]
     return worst([together(item, posterior.shares) for item in zip(*several, strict=True)])
-
-
-def _eta_convergence(member: SubspacePosterior, rows: Rows) -> list[Convergence]:
-    """Return the figures of each linear predictor at each row, in one subspace."""
-    return [convergence(values) for values in np.moveaxis(judged_predictors(member, rows), -1, 0)]
 
 
 def judged_predictors(member: SubspacePosterior, rows: Rows) -> Array:

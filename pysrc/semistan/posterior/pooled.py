@@ -54,7 +54,9 @@ def pooled(posteriors: Sequence[Posterior], interval: float = 0.95) -> pd.DataFr
     _check_equal(posteriors)
     lines = []
     for name in posteriors[0].interpreted:
-        draws = _in_equal_parts([each.interpreted[name].ravel() for each in posteriors])
+        several = [each.interpreted[name].ravel() for each in posteriors]
+        least = min(map(len, several))  # as many draws of each, at even distances
+        draws = np.stack([values[evenly_spaced(len(values), least)] for values in several])
         each_table = [named_convergence(posterior, name) for posterior in posteriors]
         figures = together(each_table, [1.0] * len(posteriors))
         last = (worst(each_table).rhat, figures.bulk_ess, figures.tail_ess, missing_share(draws))
@@ -72,12 +74,6 @@ def missing_share(draws: Array) -> float:
     within, between = draws.var(axis=1, ddof=1).mean(), draws.mean(axis=1).var(ddof=1)
     total = within + (1 + 1 / m) * between
     return float((1 + 1 / m) * between / total) if total > 0 else np.nan
-
-
-def _in_equal_parts(several: Sequence[Array]) -> Array:
-    """Return as many draws of each (m, S), at even distances."""
-    least = min(len(draws) for draws in several)
-    return np.stack([draws[evenly_spaced(len(draws), least)] for draws in several])
 
 
 def _check_equal(posteriors: Sequence[Posterior]) -> None:

@@ -385,11 +385,9 @@ class Mixture(Posterior):
         own = [member.seeded(*member.draws.seed, i) for i, member in enumerate(self.members)]
         if not self.weights:
             return tuple(own)
-        sizes = [round(share * member.draws.size) for member, share in self._with_shares()]
+        with_shares = zip(self.members, self.shares, strict=True)
+        sizes = [round(share * member.draws.size) for member, share in with_shares]
         return tuple(member.thin(size) for member, size in zip(own, sizes, strict=True) if size > 0)
-
-    def _with_shares(self) -> list[tuple[SubspacePosterior, float]]:
-        return list(zip(self.members, self.shares, strict=True))
 
     @property
     def shares(self) -> tuple[float, ...]:

@@ -41,7 +41,8 @@ def pareto_smoothed(log_ratios: Array) -> tuple[Array, Array]:
         fewer than five ratios are in the tail, or ratios are infinite, and k is infinite; the draws
         with infinite ratios share all weight.
     """
-    largest, size = log_ratios.max(axis=1), _tail_size(log_ratios)
+    largest, draws = log_ratios.max(axis=1), log_ratios.shape[1]
+    size = int(np.ceil(min(draws / 5, 3 * np.sqrt(draws)))) if draws > 1 else 0  # of the tail
     finite = np.isfinite(largest)
     weights, k = _as_they_are(log_ratios), np.where(finite, 0.0, np.inf)
     cutoff = np.partition(log_ratios, -size - 1, axis=1)[:, -size - 1] if size else largest
@@ -62,11 +63,6 @@ def _as_they_are(log_ratios: Array) -> Array:
     shares = np.where(infinite, 0.0, -np.inf)
     finite = np.where(infinite.any(axis=1, keepdims=True), shares, log_ratios)
     return np.asarray(finite - logsumexp(finite, axis=1, keepdims=True))
-
-
-def _tail_size(log_ratios: Array) -> int:
-    size = log_ratios.shape[1]
-    return int(np.ceil(min(size / 5, 3 * np.sqrt(size)))) if size > 1 else 0
 
 
 def _blocks(rows: NDArray[np.intp], size: int) -> Iterator[NDArray[np.intp]]:

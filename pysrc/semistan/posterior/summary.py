@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -209,6 +208,7 @@ def summarise(posterior: Posterior, rows: Rows) -> Summary:
     agreed = agreement(posterior, rows)
     checks = diagnose(posterior, worst(judged), eta, between=agreed.eta if agreed else 0.0)
     modes = pooled_modes(posterior, rows, checks)
+    warned = [term.warning(values) for term in posterior.design.terms if isinstance(term, Cautious)]
     return Summary(
         tuple(_row(name, draws, figures[name]) for name, draws in values.items()),
         eta,
@@ -218,8 +218,7 @@ def summarise(posterior: Posterior, rows: Rows) -> Summary:
         (
             *_names_note(posterior.design),
             *_orthogonal_note(posterior),
-            *_terms_warnings(posterior.design, values),
-            *filter(None, [collinearity(posterior, rows).warning(), _left_out(posterior)]),
+            *filter(None, [*warned, collinearity(posterior, rows).warning(), _left_out(posterior)]),
         ),
         agreed,
         modes,
@@ -256,12 +255,6 @@ def _names_note(design: Design) -> tuple[str, ...]:
     if not design.respelled:
         return ()
     return (f"{', '.join(f'{name}: {column}' for name, column in design.respelled.items())}.",)
-
-
-def _terms_warnings(design: Design, draws: Mapping[str, Array]) -> tuple[str, ...]:
-    """Say what terms find in the draws that keeps them from being right."""
-    found = (term.warning(draws) for term in design.terms if isinstance(term, Cautious))
-    return tuple(text for text in found if text is not None)
 
 
 def _orthogonal_note(posterior: Posterior) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ from semistan.model.formula.expression import variables
 from semistan.model.names import MU
 from semistan.model.predictor import Predictor
 from semistan.model.table.columns import evaluate
-from semistan.model.table.rows import Block, Rows
+from semistan.model.table.rows import Rows
 from semistan.model.terms.penalised import Penalised
 from semistan.model.terms.term import Shown, TensorBlock, View
 from semistan.posterior.effects.estimates import estimates
@@ -227,7 +227,8 @@ def _influence(posterior: Posterior, rows: Rows, item: Predictor) -> Array:
     parts, precisions = [np.ones((len(rows), 1)), columns.X], [np.zeros(1 + columns.X.shape[1])]
     for term, block in zip(item.terms, columns.blocks, strict=True):
         if isinstance(term, Penalised):
-            parts.append(_spread_out(block, term.n_levels))
+            spread_out = TensorBlock(torch.tensor(block.Z), torch.tensor(block.level))
+            parts.append(spread_out.columns(term.n_levels).numpy())
             precisions.append(1 / np.maximum(term.variances(means), np.finfo(float).tiny))
     A, W = np.hstack(parts), _curvature(posterior, rows, item.name)
     information = A.T @ (W[:, None] * A)
@@ -235,11 +236,6 @@ def _influence(posterior: Posterior, rows: Rows, item: Predictor) -> Array:
     scaled = information * scale * scale[:, None]
     penalty = np.diag(np.concatenate(precisions) * scale**2)
     return np.asarray(np.diag(np.linalg.solve(scaled + penalty, scaled)))
-
-
-def _spread_out(block: Block, levels: int) -> Array:
-    found = TensorBlock(torch.tensor(block.Z), torch.tensor(block.level)).columns(levels)
-    return np.asarray(found.numpy())
 
 
 def _curvature(posterior: Posterior, rows: Rows, name: str) -> Array:

@@ -171,7 +171,7 @@ class _Parts:
 
 def _moments(posterior: Posterior, rows: Rows) -> tuple[Array, _Parts, Array | None]:
     """Return R2 (S,), the shares of the parts, and the means of rows left out (N,) if known."""
-    reweighted = loo_obstacle(posterior) is None
+    reweighted, temperature = loo_obstacle(posterior) is None, posterior.config.sample.temperature
     weight, start = counting(rows) / counting(rows).sum(), 0
     left_out_means, sums = [], _Sums()
     base: dict[str, Array] = {}
@@ -191,7 +191,8 @@ def _moments(posterior: Posterior, rows: Rows) -> tuple[Array, _Parts, Array | N
         if variance := posterior.family.variance:
             sums.plus("beside", np.broadcast_to(variance(eta, parameters), mu.shape) @ shares)
         if reweighted:
-            left_out_means.append(_left_out_mean(posterior, chunk, mu))
+            log_weights, _ = psis_weights(log_lik(posterior, chunk), temperature)
+            left_out_means.append((np.exp(log_weights) * mu.T).sum(axis=1))
     beside = sums.values.get("beside", sums.variance("residual"))
     fitted = sums.variance("mu")
     return (
@@ -231,11 +232,6 @@ class _Sums:
     def with_eta(self, name: str) -> Array:
         """Return a covariance (S,) with eta over rows."""
         return self.values[f"{name} eta"] - self.values[name] * self.values["eta"]
-
-
-def _left_out_mean(posterior: Posterior, rows: Rows, mu: Array) -> Array:
-    weights, _ = psis_weights(log_lik(posterior, rows), posterior.config.sample.temperature)
-    return np.asarray((np.exp(weights) * mu.T).sum(axis=1))
 
 
 def _parts(posterior: Posterior, rows: Rows, eta: Array) -> dict[str, Array]:
