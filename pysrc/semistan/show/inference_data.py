@@ -127,15 +127,13 @@ def write_inference_data(data: Any, path: Path) -> None:
     SemistanError
         If the file cannot be written.
     """
-    compressed = {
-        group.path: {name: {"zlib": True} for name, x in group.data_vars.items() if _packs(x)}
+    compressed = {  # numbers alone
+        group.path: {
+            name: {"zlib": True} for name, x in group.data_vars.items() if x.dtype.kind in "iufb"
+        }
         for group in data.subtree
     }
     write_bytes(path, data.to_netcdf(engine="h5netcdf", encoding=compressed))
-
-
-def _packs(variable: Any) -> bool:
-    return variable.dtype.kind in "iufb"
 
 
 def _by_subspace(of: Callable[[Draws], dict[str, Array]], posterior: Posterior) -> dict[str, Array]:

@@ -52,6 +52,9 @@ def write_r_script(run: Run, path: Path | None = None) -> Path:
 def _settings(run: Run, relative: str) -> str:
     bundle = run.bundle
     table, levels = table_columns(bundle), level_columns(bundle.design)
+    per_chain = run.options.per_chain
+    shares = shares_of(run.weights or (1.0,) * len(run.members), per_chain)
+    kept = ", ".join(str(round(per_chain * share)) for share in shares)
     lines = [
         f"# Reads a run of semistan {__version__} in R; written by 'semistan export --to r'.",
         f"# formula: {shortened(' '.join(run.bundle.config.formula.split()))}",
@@ -64,7 +67,7 @@ def _settings(run: Run, relative: str) -> str:
         f"run_from_here <- {_quoted(relative)}  # the run's folder, from this script's",
         f"subspaces <- {len(run.members)}",
         f"chains <- {run.options.chain_count}{'  # of each subspace' if run.parts else ''}",
-        f"kept <- c({', '.join(map(str, _kept(run)))})  # draws that count, in each of its chains",
+        f"kept <- c({kept})  # draws that count, in each of its chains",
         f"method <- {_quoted(run.options.method)}",
         f"reservations <- {_vector(reservations(run.options))}  # none if they are the posterior's",
         f"max_treedepth <- {WHOLE.resolve(run.options).max_treedepth}",
@@ -80,12 +83,6 @@ def _settings(run: Run, relative: str) -> str:
         f"uncompleted <- {_vector(_uncompleted(run, table))}  # by the weights outside",
     ]
     return "\n".join(lines) + "\n"
-
-
-def _kept(run: Run) -> tuple[int, ...]:
-    """Return how many draws count in each chain of each subspace: fewer with a smaller weight."""
-    shares = shares_of(run.weights or (1.0,) * len(run.members), run.options.per_chain)
-    return tuple(round(run.options.per_chain * share) for share in shares)
 
 
 def _categories(run: Run) -> list[str]:

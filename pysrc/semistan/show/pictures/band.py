@@ -84,11 +84,12 @@ def draw_band(
     held = {n: v for n, v in typical_values(predictors, {}).items() if n not in (variable, by)}
     values = predictors.frame[variable].to_numpy(dtype=float)
     grid = np.linspace(values.min(), values.max(), GRID)
+    whole = material.posterior.family.integer and not _is_probability(material, category)
     figure = new_figure(3.9)
     axes = figure.add_subplot()
     for j, level in enumerate(levels):
         band = _band(material, {variable: grid, **held}, by, level, category)
-        _ribbons(axes, grid, band, colour(j), _step(material, category))
+        _ribbons(axes, grid, band, colour(j), "mid" if whole else None)
     shown = _points(material, axes, values, by, levels, category)
     axes.set_xlabel(variable)
     axes.set_ylabel(_response_label(material, category))
@@ -265,11 +266,6 @@ def _jittered(material: Material, x: Array, y: Array, category: str | None) -> t
         spread = 0.03 if _is_probability(material, category) else 0.25
         y = y + spread * generator.uniform(-1, 1, len(y))
     return x, y
-
-
-def _step(material: Material, category: str | None) -> Step:
-    whole = material.posterior.family.integer and not _is_probability(material, category)
-    return "mid" if whole else None
 
 
 def _response_label(material: Material, category: str | None) -> str:

@@ -7,7 +7,6 @@ a chain is ranked among the draws of its own member.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,12 +39,14 @@ BAND = 0.99
 def draw_trace(material: Material) -> Figure:
     """Draw the trace of each quantity by chain, those with the largest Rhat first."""
     figure, shown, caption = _grid(material, "iteration")
+    members = material.posterior.members
     for axes, name in shown:
-        for j, values in enumerate(_chains(material.posterior, name)):
+        chains = (values for each in members for values in each.draws.interpreted[name])
+        for j, values in enumerate(chains):
             iteration = np.arange(1, len(values) + 1)
             axes.plot(iteration, values, color=colour(j), linewidth=0.5, alpha=0.75,
                       rasterized=True)  # fmt: skip
-        axes.set_xlim(1, max(2, material.posterior.members[0].draws.lprior.shape[1]))
+        axes.set_xlim(1, max(2, members[0].draws.lprior.shape[1]))
     return finish(figure, "Traces by chain", caption=caption, handles=_handles(material.posterior))
 
 
@@ -118,12 +119,6 @@ def _grid(material: Material, x_label: str) -> tuple[Figure, list[tuple[Axes, st
 def _number(posterior: Posterior) -> int:
     """Return the number of chains of all members."""
     return sum(member.chains for member in posterior.members)
-
-
-def _chains(posterior: Posterior, name: str) -> Iterator[Array]:
-    """Yield a quantity's draws in each chain, member after member."""
-    for member in posterior.members:
-        yield from member.draws.interpreted[name]
 
 
 def _heights(posterior: Posterior, name: str) -> Array:

@@ -163,14 +163,10 @@ def _interval(axes: Axes, at: float, values: Array, shade: str) -> None:
     )  # fmt: skip
 
 
-def _intercepts(material: Material) -> tuple[str, ...]:
-    K, name = material.posterior.family.categories, material.posterior.design.intercept
-    return (*intercept_names(K, name), *intercept_names(K, INTERCEPT))
-
-
 def _all_intercepts(material: Material) -> tuple[str, ...]:
-    others = material.posterior.design.of_categories
-    return (*_intercepts(material), *(item.intercept for item in others))
+    K, design = material.posterior.family.categories, material.posterior.design
+    own = (*intercept_names(K, design.intercept), *intercept_names(K, INTERCEPT))
+    return (*own, *(item.intercept for item in design.of_categories))
 
 
 def _axis(material: Material, group: list[str], standardise: bool) -> str:

@@ -267,18 +267,14 @@ def _surfaces(effect: Effect, table: pd.DataFrame | None, label: str) -> Figure:
         bar = figure.colorbar(filled, ax=axes, location="top", aspect=30, ticks=MaxNLocator(5))
         bar.set_label(label if what == "mean" else "posterior standard deviation")
         if table is not None:
-            _scatter(axes, table[first].to_numpy(), table[second].to_numpy())
+            some = table.iloc[evenly_spaced(len(table), MOST_POINTS)]
+            axes.plot(some[first].to_numpy(), some[second].to_numpy(), "o", color="white",
+                      markersize=2.2, alpha=0.55, markeredgewidth=0)  # fmt: skip
         axes.set_xlim(x[0], x[-1])
         axes.set_ylim(y[0], y[-1])
         axes.set_xlabel(first)
         axes.set_ylabel(second)
     return figure
-
-
-def _scatter(axes: Axes, x: Array, y: Array) -> None:
-    shown = evenly_spaced(len(x), MOST_POINTS)
-    axes.plot(x[shown], y[shown], "o", color="white", markersize=2.2, alpha=0.55,
-              markeredgewidth=0)  # fmt: skip
 
 
 def _style(j: int) -> str:

@@ -219,17 +219,13 @@ def _panel(axes: Axes, values: Array, mean: Array, observed: Any) -> None:
     """Show an image (height, width, channels) between what is predicted and what was observed."""
     axes.axis("off")
     axes.imshow(values, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
-    axes.set_title(_prediction(mean), fontsize=SMALL, pad=3)
+    lower, upper = (number(value) for value in np.quantile(mean, (0.025, 0.975)))
+    interval = textwrap.fill(f"{lower} to {upper}", WIDEST)
+    axes.set_title(f"{number(mean.mean())}\n{interval}", fontsize=SMALL, pad=3)
     axes.text(
         0.5, -0.04, textwrap.fill(f"observed {_response(observed)}", WIDEST),
         transform=axes.transAxes, ha="center", va="top", fontsize=SMALL, color=MUTED,
     )  # fmt: skip
-
-
-def _prediction(draws: Array) -> str:
-    """Write the mean over the 95% interval."""
-    lower, upper = (number(value) for value in np.quantile(draws, (0.025, 0.975)))
-    return f"{number(draws.mean())}\n{textwrap.fill(f'{lower} to {upper}', WIDEST)}"
 
 
 def _response(value: Any) -> str:

@@ -164,7 +164,9 @@ def evaluate(plane: Plane) -> Slice:
 def slice_panel(figure: Figure, axes: Axes, plane: Plane, part: Slice) -> list[Any]:
     """Draw a slice with control points, curve and draws; return the legend's entries."""
     if len(plane.chosen) == 1:
-        _profile(axes, part, plane.words)
+        axes.plot(part.axes[0], part.values, color=colour(0))
+        axes.set_ylim(LEAST_DRAWN, 2)
+        axes.set_ylabel(f"{plane.words},\nrelative to its maximum")
     else:
         _contours(figure, axes, part, plane)
     axes.set_xlabel(f"phi[{plane.chosen[0] + 1}]")
@@ -216,12 +218,6 @@ def _near(plane: Plane) -> Array:
     points = (scale * (plane.centre[index] + steps)).reshape(-1, len(index))
     density = np.nan_to_num(plane.density(points), nan=-np.inf)
     return np.asarray(points[density >= density.max() - NEAR])
-
-
-def _profile(axes: Axes, part: Slice, density: str) -> None:
-    axes.plot(part.axes[0], part.values, color=colour(0))
-    axes.set_ylim(LEAST_DRAWN, 2)
-    axes.set_ylabel(f"{density},\nrelative to its maximum")
 
 
 def _contours(figure: Figure, axes: Axes, part: Slice, plane: Plane) -> None:

@@ -126,13 +126,9 @@ def held_words(held: Mapping[str, Any], most: int = 14) -> str:
     left = len(parts) - most
     more = f" and {left} more" if left > 0 else ""
     said = f"Other columns at {', '.join(parts[:most])}{more}." if parts else ""
-    return f"{said} {_without_groups(held)}".strip()
-
-
-def _without_groups(held: Mapping[str, Any]) -> str:
-    """Say of which grouping columns the effects are left out."""
     groups = [name for name, value in held.items() if value is None]
-    return f"Without the effects of {' and '.join(groups)}." if groups else ""
+    without = f"Without the effects of {' and '.join(groups)}." if groups else ""
+    return f"{said} {without}".strip()
 
 
 def listed(parts: Sequence[str], most: int = 8) -> str:

@@ -75,6 +75,8 @@ ERRORS = ("Est.Error", "SE", "se")
 
 def effects_section(results: Results, evidence: Evidence) -> Section:
     """Show what each column does to the response."""
+    by_category = "category" in evidence.marginal.frame
+    mean = "each category's probability" if by_category else "the mean response"
     return Section(
         "effects",
         "Effects",
@@ -84,7 +86,7 @@ def effects_section(results: Results, evidence: Evidence) -> Section:
             *_smooths(evidence),
             *_shown("Network inputs", DEPENDENCE, evidence.dependence),
             *_components(evidence.components),
-            *_estimated("Average marginal effects", _marginal_text(evidence), evidence.marginal),
+            *_estimated("Average marginal effects", MARGINAL.format(mean), evidence.marginal),
             *_estimated("Permutation importance", IMPORTANCE, evidence.importance),
         ),
     )
@@ -217,11 +219,6 @@ def _compared(found: Comparison) -> tuple[Block, ...]:
     return (
         Heading(found.title), Paragraph(found.text), frame_table(found.frame, found.caption)
     )  # fmt: skip
-
-
-def _marginal_text(evidence: Evidence) -> str:
-    by_category = "category" in evidence.marginal.frame
-    return MARGINAL.format("each category's probability" if by_category else "the mean response")
 
 
 def _cell(name: str, value: str | float, error: float) -> Cell:
