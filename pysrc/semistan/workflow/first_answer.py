@@ -15,7 +15,6 @@ from semistan.density.target import make_target
 from semistan.infer.methods import method_named, method_of
 from semistan.infer.methods.laplace import approximation_columns
 from semistan.infer.starts import find_starts, worth_sampling
-from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.config import SampleConfig
 from semistan.model.table.rows import Rows
@@ -91,14 +90,10 @@ def _moments(
     """Return mean and standard deviation of what is interpreted, by name."""
     target, generator = make_target(bundle, rows), np.random.default_rng(options.seed)
     laplace = options.model_copy(update={"method": "laplace"})
-    chains = [
-        _after_the_mode(approximation_columns(target, mode, DRAWS, generator))
-        for mode in worth_sampling(modes)
+    before = method_named("laplace").lines_before  # the mode, which is no draw
+    found = [
+        approximation_columns(target, mode, DRAWS, generator) for mode in worth_sampling(modes)
     ]
+    chains = [{name: values[before:] for name, values in each.items()} for each in found]
     drawn = draws_of_columns(bundle, chains, laplace).interpreted
     return {name: (float(x.mean()), float(x.std())) for name, x in drawn.items()}
-
-
-def _after_the_mode(columns: dict[str, Array]) -> dict[str, Array]:
-    before = method_named("laplace").lines_before
-    return {name: values[before:] for name, values in columns.items()}

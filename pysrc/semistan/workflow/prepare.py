@@ -40,7 +40,6 @@ from semistan.model.formula.shorthand import needs_table, rest, with_table
 from semistan.model.model import Model, network_spec
 from semistan.model.modules import Given, Modules, adopted, check_options
 from semistan.model.names import stan_name
-from semistan.model.networks.networks import Networks
 from semistan.model.orthogonal import check_orthogonal
 from semistan.model.predictor import check_parameters
 from semistan.model.priors.checks import check_free_theta, check_priors
@@ -219,8 +218,9 @@ def _settled(
         say(fewer)
     config = with_rate(config, rows, of_images=design.of_images)
     spec = network_spec(config, design, modules)
-    config = anywhere(_with_given_dimension(config, formula, spec))
-    config = _with_free_level(config, design, spec)
+    if all("k" in network.options for network in formula.networks):
+        config = with_overrides(config, {"subspace.k": max(spec.dimensions)})
+    config = _with_free_level(anywhere(config), design, spec)
     check_construction(config.subspace, spec)
     options = suited(config.sample, spec)
     method = method_of(options)
@@ -246,13 +246,6 @@ def _size_notes(record: Family, design: Design, rows: Rows) -> Iterator[str]:
     counts = record.integer and not record.dispersion and not record.categories
     columns = np.column_stack([*seen.values()]) if seen else np.empty((len(rows), 0))
     yield from size_notes(rows.y, counts, columns, tuple(seen))
-
-
-def _with_given_dimension(config: ModelConfig, formula: Formula, networks: Networks) -> ModelConfig:
-    """Take k from the formula if it gives that of every network."""
-    if not all("k" in network.options for network in formula.networks):
-        return config
-    return with_overrides(config, {"subspace.k": max(networks.dimensions)})
 
 
 def _with_free_level(config: ModelConfig, design: Design, networks: Networks) -> ModelConfig:
