@@ -130,8 +130,7 @@ def sbc(
     model : str, Path or ModelConfig
         A formula, the path of a ``model.toml`` or a configuration.
     data : pandas.DataFrame, a table of another library, or path, optional
-        The table, by default that of ``model.toml``. Its response sets the units of the priors, and
-        is replaced.
+        By default that of ``model.toml``. Its response sets the priors' units, and is replaced.
     out : path
         Folder of what is found; what is there is kept, so that an interrupted study goes on.
     replications : int
@@ -148,9 +147,7 @@ def sbc(
         Whether an older study there may be replaced.
     progress : bool
         Whether standard error says which replications are done.
-    networks : mapping, optional
-        The modules that the formula names, as of ``semistan.fit``.
-    **settings
+    networks, **settings
         As of ``semistan.fit``.
 
     Returns
@@ -165,13 +162,11 @@ def sbc(
     SemistanError
         If a replication fails; run it again to continue.
     """
-    given: dict[str, Any] = dict(settings)
-    seed = given.get("seed", 1)
     return calibrating.sbc(
         model, data,
         out=out, replications=replications, fixed_subspace=fixed_subspace,
-        truth=None if truth is None else dotted(truth), seed=seed, jobs=jobs,
-        overwrite=overwrite, networks=networks, overrides=dotted(given),
+        truth=None if truth is None else dotted(truth), seed=settings.get("seed", 1), jobs=jobs,
+        overwrite=overwrite, networks=networks, overrides=dotted(settings),
         say=screen.say if progress else silent,
     )  # fmt: skip
 

@@ -97,10 +97,7 @@ def generate_quantities(
     program = quantities_program(run.bundle)
     compile_program(program, toolchain)
     for member in run.members:
-        path = member.path / FOLDER / PROGRAM
-        with atomic_file(path) as temporary:
-            temporary.write_text(program, "utf-8")
-        record_files(member.path, {f"{FOLDER}/{PROGRAM}": stamp_of(path)})
+        _write_program(member.path, program)
     with tempfile.TemporaryDirectory(prefix="semistan-") as name:
         filed = [
             task
@@ -115,6 +112,14 @@ def generate_quantities(
         for member in run.members
         for chain in range(1, run.options.chain_count + 1)
     ]
+
+
+def _write_program(folder: Path, program: str) -> None:
+    """Write the program into a run's folder, and record it there."""
+    path = folder / FOLDER / PROGRAM
+    with atomic_file(path) as temporary:
+        temporary.write_text(program, "utf-8")
+    record_files(folder, {f"{FOLDER}/{PROGRAM}": stamp_of(path)})
 
 
 def _tasks(member: Run, program: str, path: Path, seed: int | None) -> list[FiledTask]:

@@ -221,8 +221,7 @@ def comparisons(
     Returns
     -------
     pandas.DataFrame
-        ``term``, ``contrast``, the groups or the row's number, ``Estimate``, ``Est.Error`` and an
-        interval.
+        ``term``, ``contrast``, groups or row numbers, ``Estimate``, ``Est.Error`` and an interval.
 
     Raises
     ------

@@ -164,20 +164,17 @@ def loo(
             "subsample has only some; leave --subsample out"
         )
     run = posterior_run(run)
-    posterior = read_posterior(run)
-    rows = run.rows()
+    posterior, rows = read_posterior(run), run.rows()
     try:
         repaired = read_repairs(run)
         if subsample is not None:
-            generator = np.random.default_rng(seed)
-            return subsampled(posterior, rows, subsample, generator, repaired)
+            return subsampled(posterior, rows, subsample, np.random.default_rng(seed), repaired)
         found = leave_one_out(posterior, rows).with_all(repaired)
         if moment_match:
             found = _matched(run, found, rows)
         if reloo:
-            found = without_rows(
-                run, found, rows, say=say, keep=partial(keep_repairs, run), backend=backend
-            )
+            keep = partial(keep_repairs, run)
+            found = without_rows(run, found, rows, say=say, keep=keep, backend=backend)
         return found
     except InputError as error:
         raise InputError(f"'{run.path}': {error}") from None

@@ -4,9 +4,15 @@
     lnor        log(h / (1 - h)) - log(l / (1 - l))
 
 with h and l the averages, over the rows or over those of each group, of the predictions after and
-before the change, in every posterior draw. Names are those of R's marginaleffects
-(``avg_comparisons``; Arel-Bundock, Greifer and Heiss, 2024, Journal of Statistical Software
-111(9)).
+before the change, in every posterior draw. A contrast says how a column changes.
+
+    of a number   a step, as 1 (the default), added to each row's value; sd and 2sd, around the
+                  mean; iqr, from the first to the third quartile; minmax; or two values, from,to
+    of a factor   reference (the default), each level against the first; sequential, against the
+                  one before; pairwise; or two levels, from,to
+
+Names are those of R's marginaleffects (``avg_comparisons``; Arel-Bundock, Greifer and Heiss, 2024,
+Journal of Statistical Software 111(9)).
 """
 
 from __future__ import annotations
@@ -75,64 +81,45 @@ def average_comparisons(
     posterior : Posterior
         The fitted model.
     table : pandas.DataFrame
-        The rows over which to average; by their weights, if the formula has some and the table
-        their columns.
+        The rows over which to average; by their weights, if the table has those of the formula.
     variables : str or sequence of str, optional
-        Columns that change, one at a time; by default all that the formula uses, but images,
-        offsets, whose effect is known, and columns that only name the levels of groups.
+        Columns that change, one at a time; by default all of the formula but images, offsets,
+        whose effect is known, and those that only name the levels of groups.
     contrast : str, optional
-        Of a number: a step, as ``1`` (the default), added to each row's value; ``sd`` and ``2sd``,
-        around the mean; ``iqr``, from the first to the third quartile; ``minmax``; or two values,
-        ``from,to``. Of a factor: ``reference`` (the default), each level against the first;
-        ``sequential``, against the one before; ``pairwise``; or two levels, ``from,to``.
+        As this module says; by default a step of 1, and each level against the first.
     comparison : str
         ``difference``, ``ratio``, ``lnratio``, ``lift`` or ``lnor``.
     by : str, optional
-        A factor of the formula, or a number with few values, in each of whose levels the averages
-        are taken.
+        A factor of the formula, or a number with few values: averages are of each of its levels.
     scale : str
         ``response`` or ``linpred``.
     interval : float
         Probability of the interval.
-    rows : int, optional
-        Average over this many rows, drawn from the table; over all by default.
-    generator : numpy.random.Generator, optional
-        Draws them.
+    rows, generator : int and numpy.random.Generator, optional
+        Average over this many rows, which the generator draws; over all by default.
 
     Returns
     -------
     pandas.DataFrame
-        ``term``, ``contrast``, a column of the groups, ``Estimate``, ``Est.Error`` and the
-        interval; with categories one such block for each. One of these that has the name of the
-        groups' column stands behind a dot, as ``.term``.
+        ``term``, ``contrast``, the groups' column, ``Estimate``, ``Est.Error`` and the interval, in
+        a block for each category. Names that the groups' column has stand behind a dot: ``.term``.
 
     Raises
     ------
     InputError
-        For unknown names, contrasts that a column cannot have, and comparisons that do not exist,
-        as the ratio of means that are 0.
+        For unknown names, contrasts that a column cannot have, and comparisons that do not exist.
     """
-    import pandas as pd
-
     check_options(comparison, scale, interval)
     predictors = predictors_of(posterior, table)
     positions = sample_positions(len(table), rows, generator)
     changes = changes_of(posterior, predictors, variables, contrast, positions)
     sample = predictors.frame.iloc[positions]
-    groups, shares = _groups(
-        predictors, sample, by, row_weights(posterior.config, table)[positions]
-    )
-    found = [
-        COMPARISONS[comparison](high, low)
-        for high, low in averages(posterior, sample, changes, [shares] * len(changes), scale)
-    ]
-    values = np.concatenate(found, axis=1)
+    weight = row_weights(posterior.config, table)[positions]
+    groups, shares = _groups(predictors, sample, by, weight)
+    found = averages(posterior, sample, changes, [shares] * len(changes), scale)
+    values = np.concatenate([COMPARISONS[comparison](*pair) for pair in found], axis=1)
     check_finite(values, comparison)
-    grouping = [by] if by else []
-    labels = pd.DataFrame(
-        [(c.term, c.name, *group) for c in changes for group in groups],
-        columns=[*(apart(name, grouping) for name in ("term", "contrast")), *grouping],
-    )
+    labels = _labels(changes, groups, by)
     return estimates_table(labels, values, categories_on(posterior, scale), interval)
 
 
@@ -273,6 +260,17 @@ def _groups(
     inside = {level: part for level, part in inside.items() if part.any()}
     shares = np.column_stack([part / part.sum() for part in inside.values()])
     return [(level,) for level in inside], shares
+
+
+def _labels(changes: list[Change], groups: list[tuple[Any, ...]], by: str | None) -> pd.DataFrame:
+    """Return what each estimate is of: the column, its change, and the group."""
+    import pandas as pd
+
+    grouping = [by] if by else []
+    return pd.DataFrame(
+        [(c.term, c.name, *group) for c in changes for group in groups],
+        columns=[*(apart(name, grouping) for name in ("term", "contrast")), *grouping],
+    )
 
 
 def _levels_of_groups(predictors: Predictors, by: str) -> Sequence[Any]:

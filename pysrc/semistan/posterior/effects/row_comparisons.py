@@ -7,12 +7,13 @@ of R's marginaleffects, ``comparisons`` where those are its ``avg_comparisons``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semistan.posterior.effects.averages import by_rows
+from semistan.model.arrays import Array
+from semistan.posterior.effects.averages import Change, by_rows
 from semistan.posterior.effects.columns import predictors_of, sample_positions
 from semistan.posterior.effects.comparisons import (
     COMPARISONS,
@@ -81,12 +82,21 @@ def row_comparisons(
         with np.errstate(divide="ignore", invalid="ignore"):
             values = COMPARISONS[comparison](after, before)
         check_finite(values, comparison)
-        of = {"term": changes[j].term, "contrast": changes[j].name}
-        numbers = {"row": positions[piece] + 1}
-        if not names:
-            labels = pd.DataFrame(of | numbers)
-            found[j, 0].append(estimates_table(labels, values, (), interval))
-        for k, name in enumerate(names):
-            labels = pd.DataFrame(of | {"category": name} | numbers)
-            found[j, k].append(estimates_table(labels, values[..., k], (), interval))
+        tables = _tables_by_category(changes[j], names, positions[piece] + 1, values, interval)
+        for k, one in enumerate(tables):
+            found[j, k].append(one)
     return pd.concat([part for parts in found.values() for part in parts], ignore_index=True)
+
+
+def _tables_by_category(
+    change: Change, names: Sequence[str], numbers: np.ndarray, values: Array, interval: float
+) -> Iterator[pd.DataFrame]:
+    """Yield the estimates of a change in some rows: a table for each category, or a single one."""
+    import pandas as pd
+
+    of, row = {"term": change.term, "contrast": change.name}, {"row": numbers}
+    if not names:
+        yield estimates_table(pd.DataFrame(of | row), values, (), interval)
+    for k, name in enumerate(names):
+        labels = pd.DataFrame(of | {"category": name} | row)
+        yield estimates_table(labels, values[..., k], (), interval)
