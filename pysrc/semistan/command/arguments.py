@@ -32,6 +32,7 @@ Data = Annotated[
     str | None, typer.Option(help="The training data, if they are no longer where they were.")
 ]
 
+Picture = Annotated[Path | None, typer.Option(help="PNG or SVG with the picture.")]
 Central = Annotated[float, typer.Option(help="Probability of the interval.")]
 Interval = Annotated[float, typer.Option(help="Probability of the predictive interval.")]
 Seed = Annotated[int, typer.Option(help="Seed of everything that is drawn here.")]

@@ -3,7 +3,7 @@
 # Typer reads annotations at run time: no postponed evaluation here.
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +13,7 @@ from semistan.command.arguments import (
     Groups,
     Json,
     Overwrite,
+    Picture,
     RunFolder,
     Scale,
     Seed,
@@ -33,12 +34,28 @@ from semistan.errors import InputError
 from semistan.posterior.options import KNOWN
 from semistan.terminal import bars, screen
 
+if TYPE_CHECKING:
+    from semistan.data.chunks import Pieces
+    from semistan.posterior.run import Run
+    from semistan.workflow.watch import Say
+
 Columns = Annotated[
     list[str] | None,
     typer.Argument(
         help="Columns of the data; by default all but those that only name groups or stand in an "
         "offset."
     ),
+]
+Contrast = Annotated[
+    str | None,
+    typer.Option(
+        help="Of numbers: a step (1 by default), sd, 2sd, iqr, minmax or FROM,TO. Of factors: "
+        "reference (the default), sequential, pairwise or FROM,TO."
+    ),
+]
+Comparison = Annotated[str, typer.Option(help="difference, ratio, lnratio, lift or lnor.")]
+Each = Annotated[
+    bool, typer.Option("--each", help="Compare each row by itself: a treatment's effect on it.")
 ]
 
 
@@ -75,7 +92,6 @@ def predict(
     from contextlib import nullcontext
 
     from semistan.bundle.files import check_output_file
-    from semistan.data.chunks import pieces_of_frame, read_pieces
     from semistan.infer.backends.dask import connected
     from semistan.posterior.run import read_run
     from semistan.show.tables import Json as JsonStream
@@ -88,7 +104,6 @@ def predict(
         raise InputError("--weights is for several runs: semistan predict RUN1 RUN2 --newdata ...")
     if len(runs) > 1 and cluster is not None:
         raise InputError("an average of several runs is predicted on this machine: leave --cluster")
-
     check_answer(as_json, out, overwrite)
     if draws is not None:
         check_table_path(draws)
@@ -98,11 +113,7 @@ def predict(
         bars.watching() as watch,
         nullcontext() if cluster is None else connected(cluster) as backend,
     ):
-        rows = (
-            pieces_of_frame(opened[0].table())
-            if newdata is None
-            else read_pieces(newdata, dialect_for(dialect, *opened), watch.say)
-        )
+        rows = _pieces(opened, newdata, dialect, watch.say)
         to = (out or (JsonStream(sys.stdout) if as_json else sys.stdout), draws)
         if len(opened) == 1:
             write_predictions(opened[0], rows, *to, watch=watch, backend=backend, **options)
@@ -113,13 +124,24 @@ def predict(
     wrote(out, draws)
 
 
+def _pieces(
+    runs: "list[Run]", newdata: str | None, dialect: dict[str, str], say: "Say"
+) -> "Pieces":
+    """Return the rows to predict, in pieces: of a table, or those that trained the first run."""
+    from semistan.data.chunks import pieces_of_frame, read_pieces
+
+    if newdata is None:
+        return pieces_of_frame(runs[0].table())
+    return read_pieces(newdata, dialect_for(dialect, *runs), say)
+
+
 @configurable(*EFFECT_FLAGS, into="options")
 @answering
 def effect(
     run: RunFolder,
     variables: Annotated[list[str], typer.Argument(help="One or two columns of the data.")],
     interval: Central = 0.95,
-    picture: Annotated[Path | None, typer.Option(help="PNG or SVG with the picture.")] = None,
+    picture: Picture = None,
     overwrite: Overwrite = False,
     *,
     reply: Reply,
@@ -184,23 +206,12 @@ def slopes(
 def comparisons(
     run: RunFolder,
     variables: Columns = None,
-    contrast: Annotated[
-        str | None,
-        typer.Option(
-            help="Of numbers: a step (1 by default), sd, 2sd, iqr, minmax or FROM,TO. Of factors: "
-            "reference (the default), sequential, pairwise or FROM,TO."
-        ),
-    ] = None,
-    comparison: Annotated[
-        str, typer.Option(help="difference, ratio, lnratio, lift or lnor.")
-    ] = "difference",
+    contrast: Contrast = None,
+    comparison: Comparison = "difference",
     by: Annotated[
         str | None, typer.Option(help="Factor in each of whose levels rows are averaged.")
     ] = None,
-    each: Annotated[
-        bool,
-        typer.Option("--each", help="Compare each row by itself: a treatment's effect on it."),
-    ] = False,
+    each: Each = False,
     newdata: Annotated[
         str | None, typer.Option(help="The rows; the training rows by default.")
     ] = None,
@@ -301,7 +312,7 @@ def decompose(
         typer.Option(help="Use this many rows, drawn by the seed; all up to 10,000 by default."),
     ] = None,
     interval: Central = 0.95,
-    picture: Annotated[Path | None, typer.Option(help="PNG or SVG with the picture.")] = None,
+    picture: Picture = None,
     seed: Seed = 1,
     overwrite: Overwrite = False,
     *,

@@ -11,6 +11,7 @@ from semistan.command.arguments import (
     Data,
     Model,
     Overwrite,
+    Picture,
     RunFolder,
     wrote,
 )
@@ -140,7 +141,7 @@ def update(
 def subspace(
     source: Annotated[Path, typer.Argument(metavar="BUNDLE|RUN", help="A bundle or a run.")],
     data: Data = None,
-    picture: Annotated[Path | None, typer.Option(help="PNG or SVG with the picture.")] = None,
+    picture: Picture = None,
     against: Annotated[
         Path | None,
         typer.Option(

@@ -11,19 +11,21 @@ from semistan.command.flags import TABLE_FLAGS, configurable
 from semistan.errors import InputError, did_you_mean
 from semistan.terminal import screen
 
+Kind = Annotated[
+    str,
+    typer.Option(
+        help="coefficients, densities, pairs, smooths, band, subspace, loss, ppc, stat, "
+        "loo_pit, calibration, images, survival, trace, rank or energy."
+    ),
+]
+
 
 @configurable(*TABLE_FLAGS, into="dialect")
 def plot(
     runs: Annotated[
         list[Path], typer.Argument(metavar="RUN ...", help="A run, and others to overlay.")
     ],
-    kind: Annotated[
-        str,
-        typer.Option(
-            help="coefficients, densities, pairs, smooths, band, subspace, loss, ppc, stat, "
-            "loo_pit, calibration, images, survival, trace, rank or energy."
-        ),
-    ] = "coefficients",
+    kind: Kind = "coefficients",
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="PNG or SVG; KIND.png by default.")
     ] = None,
