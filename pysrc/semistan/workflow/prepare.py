@@ -40,6 +40,7 @@ from semistan.model.formula.shorthand import needs_table, rest, with_table
 from semistan.model.model import Model, network_spec
 from semistan.model.modules import Given, Modules, adopted, check_options
 from semistan.model.names import stan_name
+from semistan.model.networks.networks import Networks
 from semistan.model.orthogonal import check_orthogonal
 from semistan.model.predictor import check_parameters
 from semistan.model.priors.checks import check_free_theta, check_priors
