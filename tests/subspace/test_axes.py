@@ -9,6 +9,7 @@ from semistan.model.networks.mlp import FullyConnected
 from semistan.model.networks.networks import Networks
 from semistan.model.subspace import along, along_axes
 from semistan.subspace.axes import with_axes
+from support.small import small_prepared
 from support.untrained import random_bundle
 
 ONE = Networks((FullyConnected(2, (3,)),))  # 9 weights, 3 biases, 3 weights, 1 bias
@@ -86,3 +87,25 @@ def test_theta_moves_with_the_weights_as_before():
     moved = after.project(before.lift(phi))
     assert after.lift(moved) == pytest.approx(before.lift(phi), abs=1e-12)
     assert after.theta_Pi @ moved == pytest.approx(before.theta_Pi @ phi, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("formula", "free"),
+    [
+        ("y ~ x + nn(u)", "none"),
+        ("y ~ x + s(v, k=4) + nn(u)", "none"),
+        ("y ~ x + (0 + x | g) + nn(u)", "none"),
+        ("y ~ x + (1 | g) + nn(u)", "bias"),
+        ("y ~ x + s(g, bs='re') + nn(u)", "bias"),
+        ("y ~ x + gp(v, k=4) + nn(u)", "bias"),
+        ("y ~ x + gp(v, by=g, k=4) + nn(u)", "bias"),
+        ("y ~ x + (0 + z | g) + nn(u) + z:nn(v)", "bias"),
+        ("y ~ x + nn(u), sigma ~ (1 | g) + nn(u)", "bias"),
+    ],
+)
+def test_by_default_the_bias_moves_beside_what_can_take_the_level(formula, free):
+    assert small_prepared(formula).config.subspace.free == free
+    given = small_prepared(formula, subspace={"k": 2, "free": "output"})
+    assert given.config.subspace.free == "output"
+    whole = small_prepared(formula, subspace={"construction": "full"})
+    assert whole.config.subspace.free == "none"
