@@ -111,8 +111,8 @@ def test_a_compiler_that_refuses_the_kernel_leads_to_pure_stan(monkeypatch, tool
     [
         ("+ given.log_det +", "+ 0.999 * given.log_det +", "its log density is off"),
         ("= eta_scale * scale_value", "= 1.01 * eta_scale * scale_value", "is off"),
-        ("= sd[j] * inverse(j, i) * sd[i]", "= inverse(j, i) * sd[i]", "its gradient is off"),
-        ("given.leverage.array() - 1)", "given.leverage.array() - 2)", "its gradient is off"),
+        ("= root.sd[j] * covariance(j, i)", "= covariance(j, i)", "its gradient is off"),
+        ("+ leverage.array() - 1;", "+ leverage.array() - 2;", "its gradient is off"),
     ],
     ids=["determinant", "prior scale", "covariance", "derivative by the prior scale"],
 )
@@ -125,5 +125,26 @@ def test_a_wrong_integral_is_found(monkeypatch, toolchain, old, new, message):
         subspace={"construction": "full"},
         priors={"phi": None, "sd_w": "student_t(4, 0, 1)"},
     )
+    compiled = compile_program(bundle_program(bundle, "cpp"), toolchain, "cpp")
+    assert message in kernel_failure(bundle, rows, compiled.executable)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("found.col(column) += x *", "found.col(column) += 0.9 * x *", "is off"),
+        ("+= by_element(", "+= 0.9 * by_element(", "its gradient is off"),
+    ],
+    ids=["root", "derivative by its elements"],
+)
+@pytest.mark.lengthy
+def test_wrong_correlations_within_the_integral_are_found(
+    monkeypatch, toolchain, old, new, message
+):
+    spoiled(monkeypatch, old, new)
+    bundle, rows = random_bundle(
+        "gaussian", sample={"integrate": "auto"}, formula="y ~ x1 + (1 + x1 | g) + nn(u1, u2)",
+        subspace={"construction": "full"}, priors={"phi": None},
+    )  # fmt: skip
     compiled = compile_program(bundle_program(bundle, "cpp"), toolchain, "cpp")
     assert message in kernel_failure(bundle, rows, compiled.executable)
