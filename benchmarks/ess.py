@@ -180,9 +180,7 @@ def main() -> None:
     records: list[Record] = []
     for case, config, table in problems(options.quick):
         console.print(f"{case.name} ...")
-        prepared = prepare(config, table)
-        model = Model(case, train(prepared), prepared.rows, toolchain)
-        records += compare(model, options)
+        records += compare(train_model(case, config, table, toolchain), options)
         report("ess", options, records, toolchain)  # what is there, should it be stopped
 
 
@@ -202,6 +200,14 @@ def problems(quick: bool) -> Iterator[tuple[Case, ModelConfig, pd.DataFrame | No
         yield case, config_of(case), smooth_table(case)
 
 
+def train_model(
+    case: Case, config: ModelConfig, table: pd.DataFrame | None, toolchain: Toolchain
+) -> Model:
+    """Train a case's model."""
+    prepared = prepare(config, table)
+    return Model(case, train(prepared), prepared.rows, toolchain)
+
+
 def compare(model: Model, options: Options) -> list[Record]:
     """Let the contenders take turns, with a new seed in every round."""
     check_densities(model)
@@ -211,7 +217,8 @@ def compare(model: Model, options: Options) -> list[Record]:
         found = peers(model, options, stack)
         compiled |= {name: peer.compiled for name, peer in found.items()}
         for seed in range(1, options.repeats + 1):
-            run, draws, cost = sample_semistan(model, SEMISTAN, folder, seed)
+            path = folder / f"{SEMISTAN}-{seed}"
+            run, draws, cost = sample_semistan(model, SETTINGS[SEMISTAN], path, seed)
             ours = quantities(model, draws)
             samples[SEMISTAN].append(summarise(ours, ours, cost))
             starts = initial_points(run.path, run.options.chains)
@@ -296,18 +303,19 @@ def peers(model: Model, options: Options, stack: ExitStack) -> dict[str, Peer]:
     return found
 
 
-def sample_semistan(model: Model, name: str, folder: Path, seed: int) -> tuple[Run, Draws, Cost]:
-    """Sample a run and read its draws."""
-    options = model.options({**SETTINGS[name], "seed": seed})
+def sample_semistan(
+    model: Model, settings: Mapping[str, Any], path: Path, seed: int
+) -> tuple[Run, Draws, Cost]:
+    """Sample a run with some options set, and read its draws."""
+    options = model.options({**settings, "seed": seed})
     clock = _processor_seconds()
-    path = folder / f"{name}-{seed}"
     run = sample_run(model.bundle, model.rows, path, options, "cpp", model.toolchain)
     draws, cost = read_chains(run.csv_files())
     return run, draws, cost.of(_processor_seconds() - clock)
 
 
 def _sampled(model: Model, name: str, folder: Path, seed: int) -> tuple[Draws, Cost]:
-    return sample_semistan(model, name, folder, seed)[1:]
+    return sample_semistan(model, SETTINGS[name], folder / f"{name}-{seed}", seed)[1:]
 
 
 def static_hmc(model: Model, run: Run, seed: int, cores: int) -> tuple[Draws, Cost]:

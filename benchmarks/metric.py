@@ -1,4 +1,4 @@
-"""What the initial metric is worth: semistan with each, leapfrog steps and bulk-ESS per second.
+"""What the initial metric is worth: leapfrog steps and bulk-ESS per CPU second with each.
 
 ``ggn`` is the default, with its search for a mode and its warm-up of 300 or 1000 iterations;
 ``dense_e`` and ``diag_e`` are adapted by CmdStan from a unit matrix, and ``unit_e`` is never
@@ -8,15 +8,14 @@ adapted; their chains start on the trained curve.
 from __future__ import annotations
 
 import tempfile
-import time
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 
+from cases import config_of, smooth_table
 from common import AIRFOIL, Case, Record, console, read_options, record, report
 from ess import Figures, Model, quantities, sample_semistan, summarise, train_model
 from semistan.infer.cmdstan.toolchain import find_toolchain
-from semistan.posterior.draws import read_draws
 
 METRICS = ("ggn", "dense_e", "diag_e", "unit_e")
 
@@ -29,7 +28,7 @@ def main() -> None:
     for k in (3,) if options.quick else (5, 20):
         case = replace(AIRFOIL, name=f"airfoil-size, k = {k}", k=k)
         console.print(f"{case.name} ...")
-        model = train_model(case, toolchain)
+        model = train_model(case, config_of(case), smooth_table(case), toolchain)
         records += _compare(model, options.repeats, options.cores, case)
     report("metric", options, records, toolchain)
 
@@ -40,7 +39,7 @@ def _compare(model: Model, repeats: int, cores: int, case: Case) -> list[Record]
         for seed in range(1, repeats + 1):
             for metric in METRICS:
                 path = Path(folder) / f"{metric}-{seed}"
-                samples[metric].append(_figures(_with(model, metric), path, seed))
+                samples[metric].append(_figures(model, metric, path, seed))
     d = model.bundle.subspace.d
     return [
         record(
@@ -52,18 +51,11 @@ def _compare(model: Model, repeats: int, cores: int, case: Case) -> list[Record]
     ]  # fmt: skip
 
 
-def _with(model: Model, metric: str) -> Model:
-    return replace(model, options=model.options.model_copy(update={"metric": metric}))
-
-
-def _figures(model: Model, path: Path, seed: int) -> Figures:
-    started = time.perf_counter()
-    run, draws = sample_semistan(model, path, seed)
-    seconds = time.perf_counter() - started
-    warmup = int(run.manifest.sample.warmup)
-    steps = float(read_draws(run).sampler["n_steps"].mean())
+def _figures(model: Model, metric: str, path: Path, seed: int) -> Figures:
+    _, draws, cost = sample_semistan(model, {"metric": metric}, path, seed)
     values = quantities(model, draws)
-    return summarise(values, values, seconds, warmup) | {"leapfrog steps per draw": steps}
+    steps = cost.gradients / draws["sigma"].size
+    return summarise(values, values, cost) | {"leapfrog steps per draw": steps}
 
 
 if __name__ == "__main__":

@@ -212,6 +212,9 @@ def _assemble(content: dict[str, Any], arrays: dict[str, Array], networks: Given
     ):
         raise InputError(f"{MARKER} is damaged: the categories are not those of {config.family}")
     _check_links(design, record)
+    axes = arrays["axes"].astype(np.int64)
+    if not np.array_equal(axes, arrays["axes"]):
+        raise InputError(f"{MARKER} is damaged: its axes are positions, which are whole numbers")
     return Bundle(
         config=config,
         design=design,
@@ -223,7 +226,7 @@ def _assemble(content: dict[str, Any], arrays: dict[str, Array], networks: Given
         trained=Trained(
             subspace=Subspace(
                 arrays["p_bar"], arrays["Pi"], content["subspace"]["origin"],
-                arrays["phi_scale"], arrays["axes"].astype(np.int64),
+                arrays["phi_scale"], axes,
                 **{name: arrays[name] for name in ("phi_location", "theta_bar", "theta_Pi")
                    if name in arrays},
             ),

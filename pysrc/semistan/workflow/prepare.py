@@ -260,7 +260,8 @@ def _with_free_level(config: ModelConfig, design: Design, networks: Networks) ->
         if predictor.name in networks.predictors
     )
     free = "bias" if taken and config.subspace.moves == "directions" else "none"
-    return with_overrides(config, {"subspace.free": free})
+    subspace = config.subspace.model_copy(update={"free": free})
+    return config.model_copy(update={"subspace": subspace})
 
 
 def _learnt(formula: Formula, record: Family, table: pd.DataFrame, rows: Rows) -> Family:
