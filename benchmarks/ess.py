@@ -23,7 +23,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -217,21 +216,17 @@ def compare(model: Model, options: Options) -> list[Record]:
         found = peers(model, options, stack)
         compiled |= {name: peer.compiled for name, peer in found.items()}
         for seed in range(1, options.repeats + 1):
-            path = folder / f"{SEMISTAN}-{seed}"
-            run, draws, cost = sample_semistan(model, SETTINGS[SEMISTAN], path, seed)
-            ours = quantities(model, draws)
-            samples[SEMISTAN].append(summarise(ours, ours, cost))
-            starts = initial_points(run.path, run.options.chains)
-            contenders: dict[str, Callable[[], tuple[Draws, Cost]]] = {
-                name: partial(_sampled, model, name, folder, seed)
-                for name in compiled
-                if name in SETTINGS and name != SEMISTAN
-            }
+            runs, drawn = dict[str, Run](), dict[str, Any]()  # draws and what they took
+            for name in (name for name in compiled if name in SETTINGS):
+                path = folder / f"{name}-{seed}"
+                runs[name], *drawn[name] = sample_semistan(model, SETTINGS[name], path, seed)
             if STATIC in compiled:
-                contenders[STATIC] = partial(static_hmc, model, run, seed, options.cores)
-            contenders |= {name: partial(peer.sample, starts, seed) for name, peer in found.items()}
-            for name, sample in contenders.items():
-                draws, cost = sample()
+                drawn[STATIC] = static_hmc(model, runs[SEMISTAN], seed, options.cores)
+            whole = runs.get(SAMPLED, runs[SEMISTAN])  # whose starts are of all that peers sample
+            starts = initial_points(whole.path, whole.options.chains)
+            drawn |= {name: peer.sample(starts, seed) for name, peer in found.items()}
+            ours = quantities(model, drawn[SEMISTAN][0])
+            for name, (draws, cost) in drawn.items():
                 samples[name].append(summarise(quantities(model, draws), ours, cost))
     for name, figures in samples.items():
         for item in figures:
@@ -312,10 +307,6 @@ def sample_semistan(
     run = sample_run(model.bundle, model.rows, path, options, "cpp", model.toolchain)
     draws, cost = read_chains(run.csv_files())
     return run, draws, cost.of(_processor_seconds() - clock)
-
-
-def _sampled(model: Model, name: str, folder: Path, seed: int) -> tuple[Draws, Cost]:
-    return sample_semistan(model, SETTINGS[name], folder / f"{name}-{seed}", seed)[1:]
 
 
 def static_hmc(model: Model, run: Run, seed: int, cores: int) -> tuple[Draws, Cost]:
