@@ -217,22 +217,25 @@ def _completion(
     K = min(MOST, len(shares), int(np.searchsorted(shares, SHARE)) + 1)
     step = -F.T @ slope
     stride = np.sqrt(information @ step**2 / total)
-    newton = F @ step
-
-    def moved(columns: Array) -> tuple[Array, dict[str, Array]]:
-        """Return how weights and all else move by the Newton step and along columns."""
-        change = np.zeros((len(q), 1 + columns.shape[1]))
-        change[~held] = np.column_stack([newton, columns])
-        weights = (whole.lift((whole.phi_scale[:, None] * change[:R]).T) - whole.p_bar).T
-        return weights, _others(outside, q, at, weights, change[R:])
-
+    moved = np.zeros((len(q), 1 + F.shape[1]))
+    moved[~held] = np.column_stack([F @ step, F])
+    weights = (whole.lift((whole.phi_scale[:, None] * moved[:R]).T) - whole.p_bar).T
+    others = _others(outside, q, at, weights, moved[R:])
     names = [name for p in outside.bundle.design.predictors for name in _interpreted(p)]
-    _, others = moved(F)
-    turned = _lacking(np.vstack([others[name][:, 1:] for name in names]), K)
-    further = information[K:] @ turned**2
-    weights, others = moved(np.hstack([F[:, :K], F[:, K:] @ turned]))
-    kept = np.concatenate([information[:K], further])
-    return Completion(at, weights, others, kept, float(shares[K - 1]), float(stride))
+    kept = _kept(np.vstack([others[name][:, 1:] for name in names]), K)
+    return Completion(
+        at,
+        _along(weights, kept),
+        {name: _along(change, kept) for name, change in others.items()},
+        information @ kept**2,
+        float(shares[K - 1]),
+        float(stride),
+    )
+
+
+def _along(change: Array, kept: Array) -> Array:
+    """Return a step and what is along directions (size, 1 + m), along those kept (m, r)."""
+    return np.column_stack([change[:, 0], change[:, 1:] @ kept])
 
 
 def _interpreted(predictor: Predictor) -> list[str]:
@@ -241,20 +244,23 @@ def _interpreted(predictor: Predictor) -> list[str]:
     return [predictor.intercept, *theta, *(slope.name for slope in predictor.slopes)]
 
 
-def _lacking(slopes: Array, K: int) -> Array:
-    """Return combinations (m - K, r) of the last of m directions of which quantities lack much.
+def _kept(slopes: Array, K: int) -> Array:
+    """Return what is kept of m directions, (m, K + r): the first, and others of which much lacks.
 
     Parameters
     ----------
     slopes : array, shape (quantities, m)
         How each quantity moves along each direction.
     K : int
-        How many directions they have.
+        How many directions are kept anyway.
     """
+    m = slopes.shape[1]
     whole = np.linalg.norm(slopes, axis=1, keepdims=True)
     lacking = slopes[:, K:] / np.where(whole > 0, whole, 1)
     _, lengths, turned = np.linalg.svd(lacking, full_matrices=False)
-    return np.asarray(turned[lengths**2 > LACKING].T)
+    further = np.zeros((m, int(np.sum(lengths**2 > LACKING))))
+    further[K:] = turned[: further.shape[1]].T
+    return np.hstack([np.eye(m, K), further])
 
 
 def _complement(H: Array, prior: Array, T: Array) -> tuple[Array, Array]:
