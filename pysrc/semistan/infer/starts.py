@@ -229,7 +229,7 @@ def find_starts(
         modes = tuple(mode for mode in found if mode is not None)
         if options.starts == "mode":
             values = _at(modes, bundle, options)
-            return replace(blank, values=values, found=modes * with_mode, at="a mode")
+            return replace(blank, values=values, found=modes if with_mode else (), at="a mode")
         if len(modes) == options.chain_count:
             return _around_modes(blank, modes, target, bundle, len(rows), generator)
     return replace(blank, values=_beside_curve(bundle, on_curve, generator))

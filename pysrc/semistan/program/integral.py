@@ -73,6 +73,7 @@ def integral_lines(parts: Parts) -> list[tuple[str, str]]:
     """Declare the data that say which coordinates of phi are integrated out."""
     if not (parts.integral and parts.integral.phi):
         return []
+    of_input = [("array[n_inputs] int<lower=1> of_input;", "the network that each is an input of")]
     return [
         ("int<lower=0, upper=k> n_linear;", "coordinates of phi that are integrated out"),
         ("array[n_linear] int<lower=1, upper=k> linear;", "which"),
@@ -80,8 +81,7 @@ def integral_lines(parts: Parts) -> list[tuple[str, str]]:
         ("int<lower=1> n_inputs;", "inputs of the output layers, with a 1 for each bias"),
         ("array[n_inputs] int<lower=1, upper=d> output;", "the weight of each"),
         ("array[n_linear] int<lower=1, upper=n_inputs> column;", "the input of each of them"),
-        *[("array[n_inputs] int<lower=1> of_input;", "the network that each is an input of")]
-        * parts.network.multiplies,
+        *(of_input if parts.network.multiplies else []),
     ]
 
 
@@ -115,6 +115,7 @@ def _in_cpp(parts: Parts) -> list[tuple[str, str]]:
     assert parts.integral
     phi, of_data = parts.integral.phi, columns(parts)
     further = other_sums(sampled_mean(parts), "")
+    below = [("data array[,] int below", "below_XZ"), ("vector off", "off_XZ")]
     return [
         *((argument, argument.split()[-1]) for argument in ROWS),
         *kernel_sizes(parts.network),
@@ -125,8 +126,7 @@ def _in_cpp(parts: Parts) -> list[tuple[str, str]]:
         ("data matrix XZ", of_data.name),
         ("data matrix gram", of_data.gram),
         (f"{'' if of_data.sampled_sd else 'data '}vector sd", of_data.sd),
-        *[("data array[,] int below", "below_XZ"), ("vector off", "off_XZ")]
-        * bool(of_data.correlated),
+        *(below if of_data.correlated else []),
         ("data vector weights", "weights" if "weights" in parts.design.given else NOTHING),
         ("vector phi", "phi_0" if phi else PHI),
         ("vector theta", _mean_of_theta(parts)),
@@ -229,7 +229,8 @@ def _products(parts: Parts, width: int) -> str:
         "y", indent(_part(parts, width - len(space)), space).lstrip(),
         f"{of_data.name}, {of_data.gram}", f"{tau}, inv_square(sigma)",
     ]  # fmt: skip
-    return f"integral_products({f',{chr(10)}{space}'.join(lines)}),\n{', '.join(of_data.root)}"
+    passed, root = f",\n{space}".join(lines), ", ".join(of_data.root)
+    return f"integral_products({passed}),\n{root}"
 
 
 def _of_products(parts: Parts, function: str, width: int) -> str:
