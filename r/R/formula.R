@@ -67,7 +67,7 @@ family_text <- function(family, formula) {
   name <- tolower(family$family)
   # R's binomial() of 0 and 1 is the bernoulli of Stan; trials() makes it one of several.
   if (name == "binomial" && !grepl("trials(", formula, fixed = TRUE)) name <- "bernoulli"
-  if (name %in% c("categorical", "multinomial")) name else paste0(name, "(", family$link, ")")
+  if (name %in% c("categorical", "multinomial", "dirichlet")) name else paste0(name, "(", family$link, ")")
 }
 
 family_object <- function(name, link) {

@@ -22,7 +22,7 @@ recover_data.semistanfit <- function(object, data = NULL, ...) {
 }
 
 emm_basis.semistanfit <- function(object, trms, xlev, grid, ...) {
-  if (object$family$family %in% c("categorical", "multinomial")) {
+  if (object$family$family %in% c("categorical", "multinomial", "dirichlet")) {
     stop("a response of unordered categories has no single linear predictor to average; see ",
          "conditional_effects()", call. = FALSE)
   }

@@ -25,7 +25,10 @@ CALM = settings(
 )
 FEW, MANY = settings(CALM, max_examples=12), settings(CALM, max_examples=150)
 
-RESPONSES = {**SINGLE, "multinomial": "cbind(bus, car, train) | trials(n)"}
+RESPONSES = {
+    **SINGLE, "multinomial": "cbind(bus, car, train) | trials(n)",
+    "dirichlet": "cbind(sand, silt, clay)",
+}  # fmt: skip
 NUMBERS, FACTORS, INPUTS = ("x", "z", "a b"), ("g", "h"), ("u", "v", "class")
 OPTIONS = ("", ", hidden=[3]", ", activation='relu'", ", hidden=[3, 3], skip=True",
            ", hidden=[2, 2], norm=True")  # fmt: skip
@@ -127,8 +130,10 @@ def tables(draw, *, odd):
     }
     counts = generator.multinomial(9, [0.5, 0.2, 0.3], size=rows)
     columns |= dict(zip(("bus", "car", "train"), counts.T, strict=True), n=np.full(rows, 9))
+    shares = generator.dirichlet([1, 2, 3], size=rows)
+    columns |= dict(zip(("sand", "silt", "clay"), shares.T, strict=True))
     if odd:
-        name = draw(st.sampled_from((*NUMBERS, *INPUTS, "y", "count", "car", "n")))
+        name = draw(st.sampled_from((*NUMBERS, *INPUTS, "y", "count", "car", "n", "silt")))
         kind = draw(st.sampled_from(list(COLUMNS)))
         columns[name] = COLUMNS[kind](np.asarray(columns[name], dtype=float))
     return pd.DataFrame({name: list(values) for name, values in columns.items()})

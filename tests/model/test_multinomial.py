@@ -158,8 +158,9 @@ def test_columns_in_backticks_are_counted():
          "categorical"),
         ("cbind(bus, car) | trials(n) ~ nn(u)", "multinomial", {}, "must be the sum of "
          "'cbind(bus, car)', at least 1"),
-        (FORMULA, "poisson", {}, "'cbind(bus, car, train)' counts categories, for family "
-         "multinomial; the family is poisson"),
+        (FORMULA, "poisson", {}, "'cbind(bus, car, train)' has a column for each "
+         "category, for family multinomial of counts or dirichlet of shares; the family is "
+         "poisson"),
         (FORMULA, "binomial", {}, "the family is binomial"),
         (FORMULA, "multinomial(car, bus, train)", {}, "does not name the columns of "
          "'cbind(bus, car, train)' in their order"),

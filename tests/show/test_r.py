@@ -27,7 +27,7 @@ from support.kinds import MODELS
 from support.manifests import manifest
 from support.r import plain_r, r_with, run_r
 from support.small import category_bundle, family_bundle, small_bundle, small_frame
-from support.untrained import MULTINOMIAL, completed_bundle, random_bundle
+from support.untrained import DIRICHLET, MULTINOMIAL, completed_bundle, random_bundle
 
 pytestmark = pytest.mark.slow
 
@@ -169,6 +169,7 @@ def test_files_of_newer_releases_are_read(read, rscript, tmp_path):
 KINDS = {
     **MODELS,
     "multinomial": (MULTINOMIAL, "cbind(bus, car, train) | trials(tries) ~ x1 + nn(u1, u2, u3)"),
+    "dirichlet": (DIRICHLET, "cbind(bus, car, train) ~ x1 + nn(u1, u2, u3)"),
     "zero-inflated": ("zero_inflated_poisson", "y ~ x1 + nn(u1), zi ~ z + (1 | g)"),
 }
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from support.untrained import CATEGORICAL, COX, MULTINOMIAL, random_bundle
+from support.untrained import CATEGORICAL, COX, DIRICHLET, MULTINOMIAL, random_bundle
 
 NETWORK = "nn(u1, u2, u3)"
 TERMS = f"x1 + offset(z) + s(v, k=5) + (1 + x1 | g) + (1 | h) + {NETWORK}"
@@ -102,6 +102,10 @@ PROGRAMS = (
              "linear offset smooth group predictor networks",
              formula="cbind(bus, car, train) | trials(tries) + weights(w) ~ x1 + s(v, k=4) "
                      f"+ (1 | g) + {NETWORK}, mutrain ~ z + offset(v) + nn(u1)"),
+    _program("dirichlet", DIRICHLET, "categories",
+             "linear smooth group predictor networks",
+             formula="cbind(bus, car, train) | weights(w) ~ x1 + s(v, k=4) "
+                     f"+ (1 | g) + {NETWORK}, mutrain ~ z + nn(u1), precision ~ x2"),
     _program("other priors", "gaussian", "kernel", priors=OTHER_PRIORS),
     _program("truncated prior", "gaussian", "kernel", priors=TRUNCATED, **AXES),
     _program("scales of weights", "gaussian", "kernel", **ALL, priors=SCALES),

@@ -16,7 +16,7 @@ from semistan.program.program import stan_program
 from semistan.workflow.dimension import with_dimension
 from semistan.workflow.fit import fit_model
 from semistan.workflow.prepare import configure, prepare
-from support.untrained import CATEGORICAL, MULTINOMIAL, completed_bundle, random_bundle
+from support.untrained import CATEGORICAL, DIRICHLET, MULTINOMIAL, completed_bundle, random_bundle
 
 MODELS = Path(__file__).parents[2] / "models"
 TERMS = Path(__file__).parents[1] / "golden"
@@ -35,6 +35,7 @@ CASES = {
     "shared": ("gaussian", f"y ~ x1 + {SHARED} + nn(v), sigma ~ {SHARED}"),
     "categorical": (CATEGORICAL, f"y ~ x1 + x2 + {NETWORK}"),
     "multinomial": (MULTINOMIAL, f"cbind(bus, car, train) | trials(tries) ~ x1 + {SHARED}"),
+    "dirichlet": (DIRICHLET, f"cbind(bus, car, train) ~ x1 + {NETWORK}"),
 }
 COMPLETED = {"completed", "multiplied"}
 SETTINGS = {"integrated": {"subspace": {"construction": "full"}}}

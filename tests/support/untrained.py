@@ -29,9 +29,11 @@ from semistan.subspace.start_values import curve_states
 FORMULA = "y ~ x1 + x2 + nn(u1, u2, u3)"
 OF_TRIALS = "y | trials(tries) ~ x1 + x2 + nn(u1, u2, u3)"
 MULTINOMIAL = "multinomial(bus, car, train)"
+DIRICHLET = "dirichlet(bus, car, train)"
 FORMULAS = {
     "binomial": OF_TRIALS, "beta_binomial": OF_TRIALS,
     MULTINOMIAL: "cbind(bus, car, train) | trials(tries) ~ x1 + nn(u1, u2, u3)",
+    DIRICHLET: "cbind(bus, car, train) ~ x1 + nn(u1, u2, u3)",
 }  # fmt: skip  # others have the plain one
 TRIALS = np.array([3, 8, 20])
 CENSORED = np.array(["none", "right", "none", "left", "interval", "right", "none"])
@@ -79,8 +81,10 @@ def random_frame(name, generator, n=30):
             least=np.floor(y) - np.arange(n) % 3, most=np.ceil(y) + np.arange(n) % 2
         )
     if family(name).counted:
-        counts = np.random.default_rng(1).multinomial(TRIALS[np.arange(n) % 3], [0.5, 0.2, 0.3])
-        frame = frame.assign(bus=counts[:, 0], car=counts[:, 1], train=counts[:, 2])
+        drawn = np.random.default_rng(1)
+        counts = drawn.multinomial(TRIALS[np.arange(n) % 3], [0.5, 0.2, 0.3])
+        columns = drawn.dirichlet([4, 1, 2], size=n) if family(name).composed else counts
+        frame = frame.assign(bus=columns[:, 0], car=columns[:, 1], train=columns[:, 2])
     apart = np.random.default_rng(2)
     frame = frame.assign(c=CENSORED[np.arange(n) % 7], y2=1e4, late=2e4)
     return frame.assign(

@@ -149,7 +149,7 @@ MODEL_FLAGS = (
          "zero_one_inflated_beta, poisson, negbinomial, zero_inflated_poisson, "
          "zero_inflated_negbinomial, hurdle_poisson, hurdle_negbinomial, hurdle_gamma, "
          "hurdle_lognormal, bernoulli, binomial, beta_binomial, cumulative, sratio, cratio, acat, "
-         "categorical or multinomial; with another link as "
+         "categorical, multinomial or dirichlet; with another link as "
          "'bernoulli(probit)'.",
          MODEL),
     Flag("hidden", ("network.hidden",), str, "Units of the hidden layers, as 16,16; '' for none.",

@@ -15,7 +15,7 @@ The sum of the rows can bend the wrong way, as far from a mode, or for responses
 not log-concave. A direction in which H has less than half of the prior's curvature is given the
 prior's, as if the rows said nothing of it. The directions are the eigenvectors of H relative to a
 matrix S that is always positive definite: of each predictor the rows' curvatures that are
-positive, and of each scalar its own.
+positive, or of all predictors of categories together, and of each scalar its own.
 
 A temperature divides the likelihood's part. Where theta is integrated out to temper phi alone,
 (1 / T - 1) C is added instead: C, the Schur complement of theta in H with phi's prior and those of
@@ -41,6 +41,7 @@ from semistan.density.target import (
     weights,
 )
 from semistan.lazy import torch
+from semistan.model.families.family import Family
 from semistan.model.names import MU
 from semistan.model.networks.networks import derivatives_along, output_and_jacobian
 from semistan.model.predictor import Predictor
@@ -172,7 +173,7 @@ def _by_likelihood(target: Target, q: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             across += rows.across[name] @ J
         gradient[scalars] += rows.slope
         own += rows.own
-        _add_blocks(exact, safe, along, rows, _convex_together(target))
+        _add_blocks(exact, safe, along, rows, target.bundle.family)
     exact[scalars] += across
     exact[:, scalars] += across.T
     exact[scalars[:, None], scalars] += own
@@ -181,10 +182,10 @@ def _by_likelihood(target: Target, q: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _add_blocks(
-    exact: Tensor, safe: Tensor, along: Predictors, rows: RowCurvature, convex: set[str]
+    exact: Tensor, safe: Tensor, along: Predictors, rows: RowCurvature, family: Family
 ) -> None:
     """Add the predictors' parts of some rows to H and S."""
-    upwards = _safe_bends(rows.bends, convex)
+    upwards = _safe_bends(rows.bends, family)
     for pair, bend in rows.bends.items():
         block = _block(along, pair, bend)
         exact += block
@@ -200,14 +201,27 @@ def _block(along: Predictors, pair: tuple[str, str], bend: Tensor) -> Tensor:
 
 
 def _safe_bends(
-    bends: Mapping[tuple[str, str], Tensor], convex: set[str]
+    bends: Mapping[tuple[str, str], Tensor], family: Family
 ) -> dict[tuple[str, str], Tensor]:
-    """Return the second derivatives that S has: positive own ones, and mixed ones if convex."""
+    """Return the second derivatives that S has: positive own ones, of categories mixed ones too."""
+    if family.levels and not family.is_concave:
+        return _projected(bends)
+    together = {MU, *family.dispersion} if family.is_concave else set()
     return {
         (a, b): bend.clamp(min=0) if a == b and (bend < 0).any() else bend
         for (a, b), bend in bends.items()
-        if a == b or convex >= {a, b}
+        if a == b or together >= {a, b}
     }
+
+
+def _projected(bends: Mapping[tuple[str, str], Tensor]) -> dict[tuple[str, str], Tensor]:
+    """Return the nearest second derivatives by which each row bends upwards in all directions."""
+    names = [a for a, b in bends if a == b]
+    pairs = {**bends, **{(b, a): bend for (a, b), bend in bends.items()}}
+    full = torch.stack([torch.stack([pairs[a, b] for b in names], -1) for a in names], -2)
+    values, vectors = torch.linalg.eigh(full)
+    upwards = (vectors * values.clamp(min=0).unsqueeze(-2)) @ vectors.mT
+    return {(a, b): upwards[:, names.index(a), names.index(b)] for a, b in bends}
 
 
 def information_along(
@@ -234,19 +248,13 @@ def information_along(
         }  # fmt: skip
         moved = {name: J @ directions for name, J in along.items()}
         bends = _row_curvature(target, chunk, predictors, values, scalars).bends
-        for (a, b), bend in _safe_bends(bends, _convex_together(target)).items():
+        for (a, b), bend in _safe_bends(bends, target.bundle.family).items():
             if not along.keys() >= {a, b}:
                 continue
             for one, other in dict.fromkeys([(a, b), (b, a)]):
                 total += along[one].T @ (bend[:, None] * moved[other])
                 trace += float(bend @ (along[one] * along[other]).sum(dim=1))
     return target.power * total, target.power * trace
-
-
-def _convex_together(target: Target) -> set[str]:
-    """Return predictors in which minus the log-likelihood is convex: of unordered categories."""
-    family = target.bundle.family
-    return {MU, *family.dispersion} if family.levels else set()
 
 
 def _without_theta(target: Target, matrix: Tensor, prior: Tensor) -> Tensor:

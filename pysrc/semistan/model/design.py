@@ -116,12 +116,16 @@ class Design:
     @property
     def of_categories(self) -> tuple[Predictor, ...]:
         """The predictors of unordered categories after the second."""
-        return self.others if self.categories else ()
+        return tuple(p for p in self.others if p.name in self._named_after_categories)
 
     @property
     def of_dispersion(self) -> tuple[Predictor, ...]:
         """The predictors of dispersion parameters that are no categories'."""
-        return () if self.categories else self.others
+        return tuple(p for p in self.others if p.name not in self._named_after_categories)
+
+    @property
+    def _named_after_categories(self) -> set[str]:
+        return {predictor_name(level) for level in self.categories}
 
     @property
     def varying(self) -> tuple[str, ...]:
@@ -364,7 +368,7 @@ def apply_design(
 def response_values(
     formula: Formula, frame: pd.DataFrame, categories: tuple[str, ...] = ()
 ) -> Array:
-    """Evaluate the response (N,), or counts (N, K); categories are numbered from 1."""
+    """Evaluate the response (N,), or counts or shares (N, K); categories are numbered from 1."""
     if formula.counted:
         return np.column_stack([evaluate(in_formula(name), frame) for name in formula.counted])
     name = formula.response.strip("`")

@@ -31,7 +31,7 @@ def separation_notes(record: Family, design: Design, rows: Rows) -> Iterator[str
     assert rows.y is not None
     if record.binary:
         pairs = [(0.0, "0", 1.0, "1")]
-    elif record.levels:
+    elif record.levels and not record.composed:
         named = enumerate(record.levels[1:], start=2)
         pairs = [(1.0, record.levels[0], float(k), level) for k, level in named]
     else:

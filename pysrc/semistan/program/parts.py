@@ -111,6 +111,8 @@ class Parts:
     @property
     def y_type(self) -> str:
         """Type of the response as an argument."""
+        if self.family.composed:
+            return "array[] vector"
         if self.family.counted:
             return "array[,] int"
         return "array[] int" if self.family.integer else "vector"
@@ -118,14 +120,19 @@ class Parts:
     @property
     def y_declaration(self) -> str:
         """Declaration of the response."""
-        if self.family.counted:
-            return f"array[N, {self.family.counted}] int<lower=0> y;"
+        K = self.family.counted
+        if self.family.composed:
+            return f"array[N] vector<lower=0, upper=1>[{K}] y;"
+        if K:
+            return f"array[N, {K}] int<lower=0> y;"
         return "array[N] int y;" if self.family.integer else "vector[N] y;"
 
     @property
     def y_rep_declaration(self) -> str:
         """Declaration of the replicated response, which is real where it is not counted."""
         K = self.family.counted
+        if self.family.composed:
+            return f"array[N] vector[{K}] y_rep;"
         return f"array[N, {K}] int y_rep;" if K else "vector[N] y_rep;"
 
 

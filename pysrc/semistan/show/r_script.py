@@ -75,7 +75,7 @@ def _settings(run: Run, relative: str) -> str:
         f"subspace <- {_logical(run.bundle.model.moves != 'all')}  # or are all weights sampled?",
         f"prior_only <- {_logical(run.prior_only)}  # are these draws from the prior?",
         f"whole_numbers <- {_logical(run.bundle.family.integer)}  # are the responses such?",
-        f"categories <- {_vector(_counted(run))}  # that the response counts, if it does",
+        f"categories <- {_vector(_counted(run))}  # of counts or shares, if y has such",
         *_named(
             "parameter_names", {column: shown for shown, column in table.items()}, "of the table"
         ),

@@ -146,7 +146,7 @@ if (has_generated && !prior_only) {
   lines <- readLines(file.path(folders[1], "data.json"))
   y <- scan(text = gsub('^"y":|[][]|,$', "", grep('^"y":', lines, value = TRUE)),
             sep = ",", quiet = TRUE)
-  # Of counted categories y_rep has a column for each row and category, rows running fastest.
+  # Of several categories y_rep has a column for each row and category, rows running fastest.
   if (length(categories) > 0) y <- as.vector(matrix(y, ncol = length(categories), byrow = TRUE))
 }
 
@@ -181,7 +181,9 @@ save_figures <- function() {
   some <- y_rep[unique(round(seq(1, nrow(y_rep), length.out = 50))), , drop = FALSE]
   if (length(categories) > 0) {
     of <- rep(categories, each = length(y) / length(categories))
-    save_figure("responses", bayesplot::ppc_bars_grouped(y, some, group = of))
+    compared <- if (whole_numbers) bayesplot::ppc_bars_grouped
+                else bayesplot::ppc_dens_overlay_grouped
+    save_figure("responses", compared(y, some, group = of))
   } else if (whole_numbers) {
     save_figure("responses", bayesplot::ppc_bars(y, some))
   } else {

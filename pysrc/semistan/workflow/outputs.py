@@ -185,8 +185,9 @@ def plot_comparisons(
         raise InputError("a picture of comparisons is of each row: comparisons(..., each=True)")
     run = opened(run)
     material = run_material(run)
-    mean = categorised(material) or "probability" if "category" in found else mean_words(material)
-    of = eta_words(material) if scale == "linpred" else mean
+    of = eta_words(material) if scale == "linpred" else mean_words(material)
+    if "category" in found and scale != "linpred" and not material.posterior.family.composed:
+        of = categorised(material) or "probability"
     column = None
     if against is not None:
         table = material.table if newdata is None else new_table(run.bundle, newdata, groups=NONE)

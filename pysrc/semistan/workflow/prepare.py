@@ -30,6 +30,7 @@ from semistan.model.design import (
     new_levels_text,
 )
 from semistan.model.families.categorical import with_levels
+from semistan.model.families.dirichlet import DIRICHLET
 from semistan.model.families.families import UNORDERED, family, with_categories
 from semistan.model.families.family import Family, check_response, check_support
 from semistan.model.families.measured import response_family, with_errors
@@ -282,8 +283,8 @@ def _with_unordered_categories(
     if record.name not in UNORDERED:
         if formula.counted:
             raise InputError(
-                f"'{formula.response}' counts categories, for family {MULTINOMIAL}; the family is "
-                f"{record.name}"
+                f"'{formula.response}' has a column for each category, for family {MULTINOMIAL} "
+                f"of counts or {DIRICHLET} of shares; the family is {record.name}"
             )
         return formula, record, ()
     levels = UNORDERED[record.name](formula, table, record.levels)

@@ -107,7 +107,7 @@ def check_simulated(family: Family) -> None:
 
 
 def with_response(bundle: Bundle, rows: Rows, y: Array) -> pd.DataFrame:
-    """Return the columns of rows with another response (N,), or counts (N, K).
+    """Return the columns of rows with another response (N,), or counts or shares (N, K).
 
     Raises
     ------
@@ -118,15 +118,14 @@ def with_response(bundle: Bundle, rows: Rows, y: Array) -> pd.DataFrame:
     check_simulated(bundle.family)
     formula = parse_formula(bundle.config.formula)
     frame, response = rows.frame, formula.response.strip("`")
+    values: Any = whole(y) if bundle.family.integer else y
     if formula.counted and frame is not None:
-        counts = dict(zip(formula.counted, whole(y).T, strict=True))
-        return frame.assign(**counts)
+        return frame.assign(**dict(zip(formula.counted, values.T, strict=True)))
     if frame is None or response not in frame:
         raise InputError(
             f"responses are simulated of a column, and '{response}' is none: put it into the table "
             "as a column of its own"
         )
-    values: Any = whole(y) if bundle.family.integer else y
     if bundle.design.categories:
         values = named(y, bundle.design.categories)
     return frame.assign(**{response: values})

@@ -39,6 +39,11 @@ def predictor_name(level: str) -> str:
     return f"mu{stan_name(level)}"
 
 
+def other_names(levels: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of mu_3, ..., mu_K, the predictors beside eta."""
+    return tuple(predictor_name(level) for level in levels[2:])
+
+
 def log_lik(
     names: Sequence[str], y: Tensor, eta: Tensor, parameters: Mapping[str, Tensor]
 ) -> Tensor:
@@ -240,6 +245,7 @@ def of_levels(levels: tuple[str, ...]) -> Family:
         locations=partial(locations, names[1:]),
         probabilities=partial(probabilities, names[1:]),
         levels=levels,
+        is_concave=True,
     )
 
 

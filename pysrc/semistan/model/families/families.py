@@ -19,6 +19,7 @@ from semistan.model.families import (
     categorical,
     cox,
     cumulative,
+    dirichlet,
     multinomial,
     sequential,
 )
@@ -82,11 +83,13 @@ WITH_OPTIONS: Mapping[str, Callable[[list[str]], Family]] = {
     sequential.ALIAS: ORDERED[sequential.NAME].read,
     categorical.CATEGORICAL: categorical.read,
     multinomial.MULTINOMIAL: multinomial.read,
+    dirichlet.DIRICHLET: dirichlet.read,
     cox.NAME: cox.read,
 }  # whose records depend on the training rows
 UNORDERED: Mapping[str, Callable[[Formula, pd.DataFrame, Sequence[str]], tuple[str, ...]]] = {
     categorical.CATEGORICAL: categorical.response_levels,
     multinomial.MULTINOMIAL: multinomial.counted_categories,
+    dirichlet.DIRICHLET: dirichlet.composed_categories,
 }  # how the table tells what they are
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     Values = Mapping[str, Tensor]
 
 Given = Mapping[str, Array]
+FROM_ONE = 1e-6  # how far the sum of shares may be from 1, as of numbers in single precision
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,10 +290,12 @@ class Family:
     levels : tuple of str
         Names of unordered categories, the reference first.
     counted : int
-        Number of categories that the response counts, so that it has shape (N, K) and ``rng`` adds
-        an axis of K; 0 where it is one number.
+        Number of categories that the response counts or has shares of, so that it has shape (N, K)
+        and ``rng`` adds an axis of K; 0 where it is one number.
     binary : bool
         Whether the response is 0 or 1, so that its mean is the probability of 1.
+    is_concave : bool
+        Whether the log-likelihood of unordered categories is concave in all predictors together.
     is_normal : bool
         Whether the likelihood is normal in eta, so that coefficients can be integrated out exactly.
     variance : callable, optional
@@ -345,6 +348,7 @@ class Family:
     levels: tuple[str, ...] = ()
     counted: int = 0
     binary: bool = False
+    is_concave: bool = False
     is_normal: bool = False
     variance: Callable[[Array, Mapping[str, Array]], Array] | None = None
     cumulant: str = ""
@@ -372,6 +376,11 @@ class Family:
     def truncated(self) -> bool:
         """Whether responses beyond some bounds could not be in the table."""
         return "lb" in self.given or "ub" in self.given
+
+    @property
+    def composed(self) -> bool:
+        """Whether the response has the share of each of several categories."""
+        return self.counted > 0 and not self.integer
 
     @property
     def dispersion(self) -> tuple[str, ...]:
@@ -413,6 +422,15 @@ def check_support(record: Family, y: Array, name: str) -> None:
     """
     for own, values in zip(record.levels, y.T, strict=True) if record.counted else [(name, y)]:
         _check_values(record, values, own)
+    if not record.composed:
+        return
+    total = y.sum(axis=1)
+    bad = np.flatnonzero(np.abs(total - 1) > FROM_ONE)
+    if bad.size:
+        raise InputError(
+            f"the shares '{name}' must add up to 1, but their sum is {total[bad[0]]:g} in row "
+            f"{bad[0] + 1} ({bad.size} of {len(y)} rows); divide each column by the sum of all"
+        )
 
 
 def _check_values(record: Family, y: Array, name: str) -> None:

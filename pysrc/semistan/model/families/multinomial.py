@@ -82,29 +82,44 @@ def counted_categories(
     InputError
         If the response is one column, has very many or one of zeros, or if the family names others.
     """
-    names = formula.counted
-    if not names:
-        raise InputError(
-            f"family {MULTINOMIAL} counts several categories, each in a column: write the response "
-            f"as cbind(a, b, c) | trials(n) ~ ..., got '{formula.response}'; a column that names "
-            "the category of each row has family categorical"
-        )
-    categorical.refuse_many(MULTINOMIAL, len(names))
-    categorical.by_stan_name(names, formula.response)
-    if first and [stan_name(item) for item in first] != [stan_name(name) for name in names]:
-        raise InputError(
-            f"family {MULTINOMIAL}({', '.join(first)}) does not name the columns of "
-            f"'{formula.response}' in their order; leave them out: the first one is the reference"
-        )
+    what = f"family {MULTINOMIAL} counts several categories, each in a column"
+    names = columns_of(MULTINOMIAL, what, "cbind(a, b, c) | trials(n) ~ ...", formula, first)
     for name in names:
         if name in frame and not np.any(frame[name].to_numpy()):
             raise InputError(f"no row has a trial in category '{name}' of '{formula.response}'")
     return names
 
 
+def columns_of(
+    name: str, what: str, example: str, formula: Formula, first: Sequence[str]
+) -> tuple[str, ...]:
+    """Return the columns of a response of several, which a family may name in their order.
+
+    Raises
+    ------
+    InputError
+        If the response is one column or has very many, or if the family names others: with
+        ``what`` the family of this name takes, and an example.
+    """
+    names = formula.counted
+    if not names:
+        raise InputError(
+            f"{what}: write the response as {example}, got '{formula.response}'; a column that "
+            "names the category of each row has family categorical"
+        )
+    categorical.refuse_many(name, len(names))
+    categorical.by_stan_name(names, formula.response)
+    if first and [stan_name(item) for item in first] != [stan_name(name) for name in names]:
+        raise InputError(
+            f"family {name}({', '.join(first)}) does not name the columns of "
+            f"'{formula.response}' in their order; leave them out: the first one is the reference"
+        )
+    return names
+
+
 def of_levels(levels: tuple[str, ...]) -> Family:
     """Return the record of counted categories, whose names may not be known yet."""
-    names = tuple(categorical.predictor_name(level) for level in levels[2:])
+    names = categorical.other_names(levels)
     return replace(
         categorical.of_levels(levels),
         name=MULTINOMIAL,

@@ -62,7 +62,7 @@ class Pointwise:
     Attributes
     ----------
     y : array
-        Observed response; of shape (N, K) if it counts K categories.
+        Observed response; of shape (N, K) if it counts K categories or has their shares.
     lpd : array
         Log predictive density at ``y``.
     mean : array
@@ -154,8 +154,9 @@ def join(parts: list[Pointwise]) -> Pointwise:
 def scores(family: Family, rows: Pointwise, interval: float = 0.9) -> tuple[Score, ...]:
     """Average over the rows, by their weights, what the family's response has.
 
-    Accuracy and Brier score if it is unordered; else RMSE, MAE and CRPS, and AUC and Brier score of
-    a binary response, accuracy of an ordinal one, and of all others the interval. Of a response
+    Accuracy and Brier score if it is unordered, RMSE over all categories of shares; else RMSE, MAE
+    and CRPS, and AUC and Brier score of a binary response, accuracy of an ordinal one, and of all
+    others the interval. Of a response
     that may be censored, LPPD alone: how far it is from a prediction is not known. There is no AUC
     of rows of one class.
 
@@ -173,6 +174,9 @@ def scores(family: Family, rows: Pointwise, interval: float = 0.9) -> tuple[Scor
     accuracy = (_average("accuracy", _right(rows), weight),) if categories else ()
     if family.censored:
         return (lppd,)
+    if family.composed:
+        error = np.sqrt(np.square(rows.p - rows.shares).mean(axis=1))
+        return lppd, _rmse(error, weight)
     if family.mean is None:
         return lppd, *accuracy, _average("Brier", _brier(rows), weight)
     error = rows.mean - rows.y

@@ -284,7 +284,8 @@ def _handles(
 
     what = material.response
     if _is_probability(material, category):
-        what = "the mean" if category is None else "the probability"
+        of = "mean share" if material.posterior.family.composed else "probability"
+        what = "the mean" if category is None else f"the {of}"
     shade = colour(0) if by is None else "#777777"
     colours = [
         Line2D(

@@ -55,10 +55,13 @@ class _Check:
     weight: Array
     rows: int
     weights: str
+    composed: bool
 
     @property
     def noun(self) -> str:
         """What is counted."""
+        if self.composed:
+            return f"mean share, by {self.weights}" if self.weights else "mean share"
         counted = "trials" if self.y.ndim == 2 else "rows"
         return f"sum of {self.weights}" if self.weights else counted
 
@@ -97,7 +100,7 @@ def ppc_alt(material: Material) -> str:
         observed, replicated = _counts(check, _around(names))
         parts = [
             f"{name} has {number(count)} {check.noun}, replications {interval_words(draws)}"
-            if check.weights
+            if check.weights or check.composed
             else f"{name} has {count:.0f} {check.noun}, replications {interval_words(draws)}"
             for name, count, draws in zip(names, observed, replicated.T, strict=True)
         ]
@@ -118,7 +121,8 @@ def _check(material: Material) -> _Check:
     y = posterior_predict(posterior, rows, material.generator())
     weight = rows.given.get("weights", np.ones(len(rows)))
     weights = parse_formula(material.posterior.config.formula).weights or ""
-    return _Check(rows.y, y, weight, len(material.rows), weights)
+    composed = posterior.family.composed
+    return _Check(rows.y, y, weight, len(material.rows), weights, composed)
 
 
 def _densities(axes: Axes, check: _Check) -> list[Any]:
@@ -182,9 +186,9 @@ def _counted(axes: Axes, check: _Check, edges: Array) -> list[Any]:
 def _counts(check: _Check, edges: Array) -> tuple[Array, Array]:
     """Return the observed rows between edges, and those of each replication.
 
-    Of counted categories these are the trials in each.
+    Of counted categories these are the trials in each, of shares their means.
     """
-    weight = check.weight
+    weight = check.weight / check.weight.sum() if check.composed else check.weight
     if check.y.ndim == 2:
         return weight @ check.y, np.einsum("n,snk->sk", weight, check.replicated)
     replicated = [np.histogram(y, edges, weights=weight)[0] for y in check.replicated]

@@ -20,6 +20,8 @@ CENSORED = (
     "'survival' instead"
 )
 
+SHARE = "mean share"
+
 
 def categorised(material: Material) -> str:
     """Name the response whose categories are named, empty if each is a column of its own."""
@@ -38,6 +40,8 @@ def of_category(response: str, category: str) -> str:
 
 def mean_words(material: Material, category: str | None = None) -> str:
     """Name the mean of the response, ``mean of target``, or a probability, ``P(vote = 1)``."""
+    if material.posterior.family.composed:
+        return f"mean share of {category}" if category else SHARE
     if category is not None:
         return f"P({category_words(material, category)})"
     if material.posterior.family.binary:
@@ -51,6 +55,8 @@ def effect_words(material: Material, effect: Effect) -> str:
     """Name what an effect is on; ``P(species)`` is that of each category."""
     if effect.scale == "linpred":
         return eta_words(material)
+    if len(effect.categories) > 1 and material.posterior.family.composed:
+        return SHARE
     if len(effect.categories) > 1:
         return f"P({categorised(material) or 'category'})"
     return mean_words(material, *effect.categories)
@@ -65,6 +71,8 @@ def eta_words(material: Material) -> str:
         return predicted
     if categories:
         reference, second, *_ = categories
+        if family.composed:
+            return f"log of {second} / {reference}"
         return f"log-odds of {category_words(material, second)} against {reference}"
     if family.binary:
         what = "log-odds of" if link == "logit" else f"{link} of the probability of"
@@ -75,6 +83,8 @@ def eta_words(material: Material) -> str:
 def coefficient_words(material: Material) -> str:
     """Name what coefficients change; three unordered categories have two predictors."""
     categories = material.posterior.design.categories
+    if len(categories) > 2 and material.posterior.family.composed:
+        return f"log of the ratio to {categories[0]}"
     if len(categories) > 2:
         return f"log-odds against {category_words(material, categories[0])}"
     return eta_words(material)

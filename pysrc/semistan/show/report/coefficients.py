@@ -98,7 +98,7 @@ def _labels_of_categories(design: Design) -> Iterator[tuple[str, str]]:
         return
     levels = {predictor_name(level): level for level in design.categories}
     second = (design.mean_name, design.mean.names, design.mean.columns_named)
-    others = ((item.name, item.names, item.columns_named) for item in design.others)
+    others = ((item.name, item.names, item.columns_named) for item in design.of_categories)
     for predictor, names, columns in (second, *others):
         for name, column in zip(names, ("intercept", *columns[1:]), strict=True):
             yield name, f"{column}: {levels[predictor]} against {design.categories[0]}"
@@ -139,9 +139,11 @@ def _columns_text(results: Results) -> str:
     meaning = MEANING.get(family.link, "the linear predictor").format(mean=mean)
     if design.categories:
         reference, *others = design.categories
+        of = f"{' or '.join(others)} against {reference}"
         meaning = (
-            f"the log-odds of {' or '.join(others)} against {reference} (its `exp()` is a ratio of "
-            "such odds)"
+            f"the log ratio of the mean share of {of} (its `exp()` multiplies the ratio)"
+            if family.composed
+            else f"the log-odds of {of} (its `exp()` is a ratio of such odds)"
         )
     if family.predicted.event:
         meaning += f" of {family.predicted.event}"

@@ -73,7 +73,11 @@ def _equation(results: Results) -> Equation:
     link = "" if family.link == "identity" else family.link
     left = family.predicted.equation.format(link=link)
     if categories:
-        left = f"log P[y = k] / P[y = {categories[0]}]"
+        left = (
+            f"log E[y_k] / E[y_{categories[0]}]"
+            if family.composed
+            else f"log P[y = k] / P[y = {categories[0]}]"
+        )
     every = results.bundle.model.moves == "all"
     return Equation(left, bool(categories), family.ordered, every)
 

@@ -76,7 +76,8 @@ ERRORS = ("Est.Error", "SE", "se")
 def effects_section(results: Results, evidence: Evidence) -> Section:
     """Show what each column does to the response."""
     by_category = "category" in evidence.marginal.frame
-    mean = "each category's probability" if by_category else "the mean response"
+    each = "mean share" if results.posterior.family.composed else "probability"
+    mean = f"each category's {each}" if by_category else "the mean response"
     return Section(
         "effects",
         "Effects",
