@@ -11,7 +11,7 @@ from semistan.errors import InputError
 from semistan.model.families.common import log_Phi
 from semistan.model.families.families import FAMILIES, family
 from semistan.model.families.family import check_response
-from support.distributions import Hurdle, HurdleAmounts, InflatedBeta, ZeroInflated
+from support.distributions import Hurdle, HurdleAmounts, InflatedBeta, LogBetaPrime, ZeroInflated
 
 ETA = np.linspace(-6, 3, 19)
 DISPERSION = {
@@ -27,6 +27,7 @@ DISPERSION = {
     "weibull": {"shape": 1.6},
     "exponential": {},
     "skew_normal": {"sigma": 1.7, "alpha": -3.0},
+    "asym_laplace": {"sigma": 1.7, "quantile": 0.8},
     "beta_binomial": {"precision": 6.0},
     "zero_inflated_poisson": {"zi": 0.3},
     "zero_inflated_negbinomial": {"shape": 2.5, "zi": 0.3},
@@ -53,6 +54,7 @@ ORACLES = {
     "skew_normal": lambda eta: stats.skewnorm(
         -3, eta - SKEW * 1.7 / np.sqrt(1 - SKEW**2), 1.7 / np.sqrt(1 - SKEW**2)
     ),
+    "asym_laplace": lambda eta: LogBetaPrime(0.2, 0.8, eta, 1.7),
     "beta_binomial": lambda eta: stats.betabinom(11, 6 * expit(eta), 6 * expit(-eta)),
     "zero_inflated_poisson": lambda eta: ZeroInflated(ORACLES["poisson"](eta), 0.3),
     "zero_inflated_negbinomial": lambda eta: ZeroInflated(ORACLES["negbinomial"](eta), 0.3),
@@ -84,6 +86,7 @@ RESPONSES = {
     "weibull": POSITIVE,
     "exponential": POSITIVE,
     "skew_normal": np.linspace(-9, 9, 7),
+    "asym_laplace": np.linspace(-9, 9.1, 7),
     "beta_binomial": np.array([0.0, 1, 4, 11]),
     "zero_inflated_poisson": COUNTS,
     "zero_inflated_negbinomial": COUNTS,
@@ -212,6 +215,8 @@ def test_the_location_of_eta_is_the_link_of_the_mean(record):
         assert (location, scale) == pytest.approx((logs.mean(), logs.std(ddof=1)))
         return
     shares = {name: 0.0 for name in ("zi", "hu", "zoi", "coi") if name in record.dispersion}
+    if "quantile" in record.dispersion:
+        shares["quantile"] = 0.5  # of which alone eta is the mean
     mean = record.mean(np.array(location), dispersion(record) | shares)
     y = y[y > 0] if record.name == "hurdle_gamma" else y
     if "hu" in shares:  # the location is that of counts with their zeros, of amounts without

@@ -46,7 +46,7 @@ from semistan.posterior.scoring.scores import (
 from semistan.show.pictures.calibration import _curves
 from semistan.show.pictures.words import eta_words, mean_words
 from semistan.terminal import screen
-from support.distributions import HurdleAmounts, InflatedBeta
+from support.distributions import HurdleAmounts, InflatedBeta, LogBetaPrime
 from support.drawn import random_draws
 from support.small import category_bundle
 from support.untrained import MULTINOMIAL, random_bundle
@@ -106,6 +106,9 @@ def density(name, y, eta, dispersion, s, trials):
             y, at["shape"], scale=np.exp(eta) / gamma(1 + 1 / at["shape"])
         ),
         "exponential": lambda: stats.expon.pdf(y, scale=np.exp(eta)),
+        "asym_laplace": lambda: LogBetaPrime(
+            1 - at["quantile"], at["quantile"], eta, at["sigma"]
+        ).pdf(y),
         "skew_normal": lambda: skew_normal(y, eta, at["sigma"], at["alpha"]),
         "beta_binomial": lambda: stats.betabinom.pmf(
             y, trials, at["precision"] * mean, at["precision"] * (1 - mean)

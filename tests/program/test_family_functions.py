@@ -33,6 +33,7 @@ TRIALS, DRAWS = 11, 4000
 COUNTED, POSITIVE = (0, 1, 3, 40), (1e-3, 0.8, 30)
 RESPONSES = {
     "weibull": POSITIVE, "exponential": POSITIVE, "skew_normal": (-9.0, 0.4, 30.0),
+    "asym_laplace": (-9.0, 0.4, 30.0),
     "beta_binomial": (0, 4, 11), "zero_one_inflated_beta": (0.0, 1e-6, 0.4, 1.0),
     "hurdle_gamma": (0.0, *POSITIVE), "hurdle_lognormal": (0.0, *POSITIVE),
 }  # fmt: skip
@@ -43,6 +44,7 @@ OF_LINK = {"log": "exp", "logit": "inv_logit", "identity": ""}
 PROGRAM = """
 data {{
   int which; int count; real y; int trials; int cens; real y2; real lb; real ub;
+  {constants}
 }}
 parameters {{ real eta; vector[3] others; }}
 model {{
@@ -72,7 +74,10 @@ def program():
         densities += f"  if (which == {k}) target += {density};\n"
         if not item.censored:
             generators += f"    if (which == {k}) drawn[i] = {item.stan_rng.format(**row)};\n"
-    text = PROGRAM.format(densities=densities, generators=generators, draws=DRAWS)
+    constants = " ".join(f"{c.kind} {c.name};" for item in FAMILIES for c in item.constants)
+    text = PROGRAM.format(
+        densities=densities, generators=generators, draws=DRAWS, constants=constants
+    )
     return "functions {\n" + texts + "}\n" + text
 
 
@@ -86,6 +91,7 @@ def evaluated(toolchain, tmp_path_factory):
         which = FAMILIES.index(record)
         data = {"which": which, "count": int(y), "y": y, "trials": TRIALS, "cens": cens, "y2": y2,
                 "lb": lb, "ub": ub}  # fmt: skip
+        data |= {c.name: c.value.tolist() for item in FAMILIES for c in item.constants}
         (folder / "data.json").write_text(json.dumps(data))
         result = subprocess.run(
             [executable, "evaluate", folder / "data.json"],
@@ -121,7 +127,7 @@ def states(record):
         etas += [-800.0, -36.5, 20.0, 800.0]
     yield from (np.r_[eta, others] for eta in etas)
     for j, item in enumerate(record.parameters):
-        if item.link == "logit":
+        if item.link == "logit" and item.name != "quantile":  # nothing is below that of 0
             for far in (-800.0, 800.0):
                 yield np.r_[0.4, np.where(np.arange(3) == j, far, others)]
 

@@ -383,3 +383,12 @@ def test_bending_lowers_the_loss_between_two_networks():
     straight = np.array([p_0, (p_0 + p_2) / 2, p_2])
     assert mean_loss(trained.control_points) < mean_loss(straight) - 0.1
     assert trained.history["stage"].tolist() == sorted(trained.history["stage"].tolist())
+
+
+@pytest.mark.parametrize(
+    ("family", "name", "value"),
+    [("student", "nu", 4.0), ("asym_laplace", "quantile", 0.9), ("gaussian", "sigma", 13.0)],
+)
+def test_a_parameter_that_a_prior_fixes_is_fixed_in_training_too(family, name, value):
+    bundle, _ = small_bundle(f"y ~ x + nn(u, v), {name} = {value}", family=family)
+    assert bundle.trained.dispersion[name] == pytest.approx(value, rel=1e-12)

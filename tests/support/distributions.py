@@ -2,7 +2,7 @@
 
 import numpy as np
 from scipy import stats
-from scipy.special import gamma
+from scipy.special import gamma, polygamma
 
 COUNTS = np.arange(5000.0)
 # of eta, and the values of the dispersion parameters
@@ -28,6 +28,35 @@ class Mixed:
         variance = m2 - m1**2
         fourth = m4 - 4 * m1 * m3 + 6 * m1**2 * m2 - 3 * m1**4
         return m1, variance, fourth / variance**2 - 3
+
+
+class LogBetaPrime:
+    """eta + width times the logarithm of a variable with a beta prime distribution."""
+
+    def __init__(self, a, b, eta, width):
+        self.a, self.b, self.eta, self.width = a, b, eta, width
+
+    def logpdf(self, y):
+        x = (y - self.eta) / self.width
+        return stats.betaprime(self.a, self.b).logpdf(np.exp(x)) + x - np.log(self.width)
+
+    def pdf(self, y):
+        return np.exp(self.logpdf(y))
+
+    def mean(self):
+        return self.stats("m")[0]
+
+    def stats(self, moments):
+        """From the cumulants, which are differences of polygamma functions."""
+        first, second, fourth = (polygamma(n, self.a) for n in (0, 1, 3))
+        other, further, last = (polygamma(n, self.b) for n in (0, 1, 3))
+        variance = second + further
+        every = {
+            "m": self.eta + self.width * (first - other),
+            "v": self.width**2 * variance + 0 * self.eta,
+            "k": (fourth + last) / variance**2 + 0 * self.eta,
+        }
+        return tuple(every[moment] for moment in moments)
 
 
 class ZeroInflated(Mixed):

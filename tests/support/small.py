@@ -18,6 +18,7 @@ RARER_RESPONSES = {
     "weibull": "z",
     "exponential": "z",
     "skew_normal": "y",
+    "asym_laplace": "y",
     "beta_binomial": "wins | trials(tries)",
     "zero_inflated_poisson": "count",
     "zero_inflated_negbinomial": "count",

@@ -27,6 +27,7 @@ WITH_OTHERS = (
     "hurdle_gamma",
     "beta_binomial",
     "skew_normal",
+    "asym_laplace",
 )  # of the rarer families
 PRIORS = {
     "b": "normal(0, 0.5)", "phi": "normal(0, 0.7)", "sigma": "student_t(3, 0, 1)",
@@ -45,6 +46,7 @@ DISPERSION = {
     "hu": lambda generator: generator.random(),
     "alpha": lambda generator: generator.normal(0, 2),
     **{f"bhaz_{k}": lambda generator: generator.lognormal(0, 1) for k in range(2, 7)},
+    "quantile": lambda generator: generator.random(),
 }
 ORDERED_GAPS = {name: lambda generator: generator.lognormal(0, 0.5) for name in ("gap_2", "gap_3")}
 

@@ -145,8 +145,8 @@ MODEL_FLAGS = (
     Flag("encoding", ("encoding",), str,
          "Its encoding, as utf-8, utf-16 or cp1252; auto guesses.", MODEL),
     Flag("family", ("family",), str,
-         "gaussian, student, skew_normal, lognormal, gamma, weibull, exponential, cox, beta, "
-         "zero_one_inflated_beta, poisson, negbinomial, zero_inflated_poisson, "
+         "gaussian, student, skew_normal, asym_laplace, lognormal, gamma, weibull, exponential, "
+         "cox, beta, zero_one_inflated_beta, poisson, negbinomial, zero_inflated_poisson, "
          "zero_inflated_negbinomial, hurdle_poisson, hurdle_negbinomial, hurdle_gamma, "
          "hurdle_lognormal, bernoulli, binomial, beta_binomial, cumulative, sratio, cratio, acat, "
          "categorical, multinomial or dirichlet; with another link as "

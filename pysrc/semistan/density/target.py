@@ -198,12 +198,7 @@ def make_target(bundle: Bundle, rows: Rows, *, prior_only: bool = False) -> Targ
     """Collect what the posterior needs from a bundle and its training rows."""
     bundle, rows = at_features(bundle, rows)
     problem = make_problem(bundle.model, rows, "cpu")
-    data = bundle.prior_data
-    constants = {
-        group.parameter: float(data[group.data_names[0]])
-        for group in bundle.model.priors
-        if group.density.is_constant
-    }
+    constants = bundle.model.constants
     chunks = tuple(_chunks(bundle, problem))
     shear = shear_of(bundle.model, problem.Z)
     return Target(bundle, chunks, torch_priors(bundle), constants, prior_only, shear)

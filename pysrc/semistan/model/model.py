@@ -97,6 +97,12 @@ class Model:
         return prior_groups(self.config, self.design, self.units, scales.names if scales else ())
 
     @cached_property
+    def constants(self) -> dict[str, float]:
+        """The parameters that a prior fixes, by name."""
+        fixed = (item for item in self.priors if item.density.is_constant)
+        return {item.parameter: item.used[0].argument("value") for item in fixed}
+
+    @cached_property
     def weight_scales(self) -> WeightScales | None:
         """Which weights share a scale that is sampled, if any is."""
         priors = self.config.priors

@@ -16,6 +16,7 @@ from semistan.errors import InputError, did_you_mean
 from semistan.model.arrays import Array
 from semistan.model.families import (
     adjacent,
+    asym_laplace,
     categorical,
     cox,
     cumulative,
@@ -23,6 +24,7 @@ from semistan.model.families import (
     multinomial,
     sequential,
 )
+from semistan.model.families.asym_laplace import ASYM_LAPLACE
 from semistan.model.families.bernoulli import BERNOULLI
 from semistan.model.families.beta import BETA
 from semistan.model.families.beta_binomial import BETA_BINOMIAL
@@ -65,6 +67,7 @@ FAMILIES: tuple[Family, ...] = (
     WEIBULL,
     EXPONENTIAL,
     SKEW_NORMAL,
+    ASYM_LAPLACE,
     BETA_BINOMIAL,
     ZERO_INFLATED_POISSON,
     ZERO_INFLATED_NEGBINOMIAL,
@@ -84,6 +87,7 @@ WITH_OPTIONS: Mapping[str, Callable[[list[str]], Family]] = {
     categorical.CATEGORICAL: categorical.read,
     multinomial.MULTINOMIAL: multinomial.read,
     dirichlet.DIRICHLET: dirichlet.read,
+    asym_laplace.NAME: asym_laplace.read,
     cox.NAME: cox.read,
 }  # whose records depend on the training rows
 UNORDERED: Mapping[str, Callable[[Formula, pd.DataFrame, Sequence[str]], tuple[str, ...]]] = {

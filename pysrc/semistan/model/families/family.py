@@ -364,7 +364,8 @@ class Family:
     @property
     def words(self) -> str:
         """Its name, its link, and what it learnt of the training rows."""
-        learnt = (f", {c.name} {', '.join(f'{x:g}' for x in c.value)}" for c in self.constants)
+        numbers = {c.name: np.atleast_1d(c.value) for c in self.constants}
+        learnt = (f", {name} {', '.join(f'{x:g}' for x in of)}" for name, of in numbers.items())
         return f"{self.name}, link {self.link}{''.join(learnt)}"
 
     @property
