@@ -35,6 +35,7 @@ from support.small import (
     small_bundle,
     small_frame,
 )
+from support.untrained import DIRICHLET, MULTINOMIAL, random_bundle
 
 FAMILIES = ("gaussian", "poisson", "bernoulli")
 NUMERIC = ("stat", "loo_pit")  # not of unordered categories
@@ -671,6 +672,22 @@ def test_coefficients_of_all_categories_share_an_axis(modes):
     means = [x[0] for x, _ in lines(standardised, marker="o")]
     values = modes.posterior.draws.coefficients["b_mutrain_trip_x"]
     assert means[3] == pytest.approx(values.mean() * modes.rows.X[:, 0].std(ddof=1))
+
+
+@pytest.mark.parametrize("name", [MULTINOMIAL, DIRICHLET])
+@pytest.mark.lengthy
+def test_every_kind_is_drawn_and_described_of_several_columns(name):
+    bundle, rows = random_bundle(name)
+    material = memory_material(SubspacePosterior(bundle, with_energy(random_draws(bundle))), rows)
+    for kind in available(material):
+        assert not untidy(draw(material, kind)), kind
+        assert re.fullmatch(r"[A-Z].*\d.*\.", alt_text(material, kind)), kind
+    assert "rows: the observed share" in legend(draw(material, "band", category="train"))
+    (axes,) = draw(material, "ppc").axes
+    weights, noun = (1, "trials") if name == MULTINOMIAL else (1 / len(rows), "mean share")
+    heights = [bar.get_height() for bar in axes.patches]
+    assert heights == pytest.approx(rows.y.sum(axis=0) * weights)
+    assert axes.get_ylabel() == noun
 
 
 def test_the_check_has_a_bar_for_each_category(modes):

@@ -107,7 +107,7 @@ def r2(
     if family.mean is None or family.categories:
         raise InputError(
             f"a response of family {family.name} has categories and so no variance to be "
-            "explained; 'semistan score' has its accuracy and log predictive density"
+            "explained; 'semistan score --newdata' has the scores of such a response"
         )
     if family.censored:
         raise InputError(

@@ -304,19 +304,18 @@ def _handles(
         Line2D([], [], color=shade, linewidth=2, label=mean_words(material, category)),
         Patch(color=shade, alpha=0.4, linewidth=0, label=f"50% of {what}"),
         Patch(color=shade, alpha=0.15, linewidth=0, label=f"90% of {what}"),
-        *([_points_handle(by)] if _is_probability(material, category) else []),
+        *([_points_handle(material, by)] if _is_probability(material, category) else []),
     ]
 
 
-def _points_handle(by: str | None) -> Any:
-    """Say where points lie that are no values of the axis."""
+def _points_handle(material: Material, by: str | None) -> Any:
+    """Say where points lie: of a single observation at 0 or 1."""
     from matplotlib.lines import Line2D
 
     shade = INK if by is None else "#777777"
-    return Line2D(
-        [], [], color=shade, marker="o", markersize=3.2, linestyle="",
-        label="rows: 1 where it is so, else 0",
-    )  # fmt: skip
+    shares = material.posterior.family.counted
+    text = "rows: the observed share" if shares else "rows: 1 where it is so, else 0"
+    return Line2D([], [], color=shade, marker="o", markersize=3.2, linestyle="", label=text)
 
 
 BAND = PictureKind(
