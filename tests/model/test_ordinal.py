@@ -340,3 +340,51 @@ def test_a_run_has_our_log_likelihood_and_categories_of_its_draws(toolchain, tmp
     assert fit.run.bundle.family.support(generated.y_rep).all()
     error = (generated.y_rep - expected).mean(axis=1)
     assert abs(error.mean()) < 5 * error.std() / np.sqrt(len(error))
+
+
+# ----------------------------------------------------------------------------- thresholds by row
+
+
+@pytest.mark.parametrize("name", ["cumulative", "sratio", "acat"])
+def test_thresholds_of_groups_are_those_of_a_model_for_each(name):
+    """With gap_2 ~ g and gap_3 ~ g, as with brms's thres(gr = g)."""
+    generator = np.random.default_rng(1)
+    of, y, eta = family(f"{name}(logit, 4)"), np.arange(30) % 4 + 1.0, generator.normal(size=30)
+    g, own = np.arange(30) % 2, generator.uniform(0.2, 2, size=(2, 2))
+    values = {gap: tensor(own[g, j]) for j, gap in enumerate(GAPS)}
+    found = of.log_lik(tensor(y), tensor(eta), values).numpy()
+    p = of.probabilities(eta, {gap: own[g, j] for j, gap in enumerate(GAPS)})
+    for group in (0, 1):
+        here, alone = g == group, {gap: tensor(own[group, j]) for j, gap in enumerate(GAPS)}
+        expected = of.log_lik(tensor(y[here]), tensor(eta[here]), alone).numpy()
+        assert found[here] == pytest.approx(expected, rel=1e-12)
+    assert np.log(p[np.arange(30), y.astype(int) - 1]) == pytest.approx(found, rel=1e-9)
+
+
+def test_a_gap_with_a_predictor_reports_intercepts_in_place_of_thresholds(toolchain, tmp_path):
+    prepared = prepare(small_config(f"{FORMULA}, gap_2 ~ g", family="cumulative"), ordinal_frame())
+    assert prepared.config.family == "cumulative(logit, 4)"
+    text = stan_program(prepared.model)
+    assert "vector[3] tau" not in text and "real b_Intercept" in text
+    assert re.findall(r"real<lower=0> (gap_\w+);", text) == ["gap_3"]
+    bundle = train(prepared)
+    assert_columns(bundle, prepared.rows, toolchain, tmp_path)
+    found = list(SubspacePosterior(bundle, random_draws(bundle)).coefficients)
+    assert {"b_Intercept", "b_x", "b_gap_2_Intercept", "b_gap_2_gb"} <= set(found)
+
+
+@pytest.mark.parametrize(
+    ("further", "named"),
+    [
+        ("gap_4 ~ x", "Did you mean 'gap_3'"),
+        ("shape ~ x", "family cumulative has no such parameter. Known: gap_2, gap_3"),
+    ],
+)
+def test_predictors_of_other_parameters_are_refused(further, named):
+    with pytest.raises(InputError, match=re.escape(named)):
+        prepare(small_config(f"{FORMULA}, {further}", family="cumulative"), ordinal_frame())
+
+
+def test_thresholds_by_group_are_written_as_predictors():
+    with pytest.raises(InputError, match=re.escape("gap_2 ~ g, gap_3 ~ g")):
+        prepare(small_config("o | thres(gr=g) ~ x + nn(u)", family="cumulative"), ordinal_frame())

@@ -47,7 +47,7 @@ def random_draws(bundle, *, chains=2, iterations=50, seed=0):
 
 def _intercepts(bundle, values):
     """The intercept, or thresholds that rise from it."""
-    names = intercept_names(bundle.family.categories, bundle.design.intercept)
+    names = intercept_names(bundle.family.reported_categories, bundle.design.intercept)
     return {name: values + j for j, name in enumerate(names)}
 
 

@@ -86,7 +86,7 @@ def _completed(
     target: Target, columns: dict[str, Array], change: Mapping[str, Array]
 ) -> dict[str, Array]:
     """Complete intercepts, or thresholds, and coefficients by their names."""
-    K = target.bundle.family.categories
+    K = target.bundle.family.reported_categories
     for predictor in target.bundle.design.predictors:
         ordered = predictor.is_mean and K
         names = column_names(predictor.intercept, (K - 1,) if ordered else ())
@@ -183,7 +183,7 @@ def _slope(
 def _thresholds(target: Target, intercept: Array, values: Mapping[str, Array]) -> dict[str, Array]:
     """Return the intercept (S,), or the thresholds of ordered categories less it."""
     name, family = target.bundle.design.intercept, target.bundle.family
-    if not family.categories:
+    if not family.reported_categories:
         return {name: intercept}
     tau = thresholds(values, family.categories)
     return numbered(name, np.stack([each - intercept for each in tau], axis=1))

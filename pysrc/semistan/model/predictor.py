@@ -278,7 +278,7 @@ def check_parameters(formula: Formula, family: Family) -> None:
     InputError
         Naming the nearest parameter.
     """
-    free = [item.name for item in family.parameters if not item.of_class]
+    free = [item.name for item in family.parameters if not item.of_class or family.ordered]
     for predictor in formula.others:
         if predictor.name in free:
             continue

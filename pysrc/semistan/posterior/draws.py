@@ -314,7 +314,7 @@ def table_columns(bundle: Bundle) -> dict[str, str]:
 
 def _coefficient_columns(bundle: Bundle) -> dict[str, str]:
     """Return the program's columns of intercepts, or thresholds, and coefficients."""
-    design, K = bundle.design, bundle.family.categories
+    design, K = bundle.design, bundle.family.reported_categories
     written = column_names(design.intercept, (K - 1,) if K else ())
     raw = further_names(bundle.config, design) if bundle.model.samples_orthogonal else ()
     varying = (name for item in design.others for name in item.names)
@@ -356,7 +356,7 @@ def level_effects(design: Design, draws: Draws) -> dict[str, Array]:
 
 def level(bundle: Bundle, draws: Draws) -> Array:
     """Return the intercept (C, S) that goes with ``effects``, or minus the first threshold."""
-    K, orthogonal = bundle.family.categories, draws.orthogonal
+    K, orthogonal = bundle.family.reported_categories, draws.orthogonal
     moved = orthogonal is not None and not orthogonal.in_model
     first, *_ = intercept_names(K, INTERCEPT if moved else bundle.design.intercept)
     return -draws.coefficients[first] if K else draws.coefficients[first]
@@ -409,7 +409,7 @@ def orthogonalised(bundle: Bundle, draws: Draws, gamma: Array) -> Draws:
     """
     further = further_names(bundle.config, bundle.design)
     columns = tuple(further.values())
-    K, name = bundle.family.categories, bundle.design.intercept
+    K, name = bundle.family.reported_categories, bundle.design.intercept
     intercepts = intercept_names(K, name)
     names = (*intercepts, *(bundle.design.coefficients[j] for j in columns))
     orthogonal = Orthogonal(columns, gamma, False, names)

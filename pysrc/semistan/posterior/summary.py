@@ -267,7 +267,7 @@ def _orthogonal_note(posterior: Posterior) -> tuple[str, ...]:
     if draws.orthogonal.in_model:
         read = [posterior.design.coefficients[j] for j in further.values()]
     else:
-        read = [*intercept_names(posterior.family.categories, INTERCEPT), *further]
+        read = [*intercept_names(posterior.family.reported_categories, INTERCEPT), *further]
     return (
         f"Orthogonalised to the network: read {', '.join(read)}. {', '.join(raw)} "
         f"{'stands' if len(raw) == 1 else 'stand'} beside the network as it is, which can imitate "

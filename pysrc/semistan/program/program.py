@@ -109,7 +109,7 @@ def included_functions(model: Model, kernel: Kernel = "stan") -> str:
 def labels(model: Model) -> dict[str, str]:
     """Map the program's speaking names to the design's columns, for ``labels.json``."""
     design = model.design
-    names = intercept_names(model.family.categories, design.intercept)
+    names = intercept_names(model.family.reported_categories, design.intercept)
     of = f"{design.mean_name}: " if design.mean_name else ""
     columns = {
         name: f"{of}{column}"
@@ -263,7 +263,7 @@ def _generated_quantities(parts: Parts) -> str:
 
 def _intercept(parts: Parts, mean: str, words: str) -> str:
     """Declare the intercept, given the network's mean, or thresholds less it."""
-    name, K = parts.design.intercept, parts.family.categories
+    name, K = parts.design.intercept, parts.family.reported_categories
     if not K:
         return declarations([(f"real {name}", words)]) + (
             f"  = eta_loc\n    + eta_scale\n      * {mean}\n    - dot_product(x_loc, theta)"

@@ -31,7 +31,12 @@ from semistan.model.design import (
 )
 from semistan.model.families.categorical import with_levels
 from semistan.model.families.dirichlet import DIRICHLET
-from semistan.model.families.families import UNORDERED, family, with_categories
+from semistan.model.families.families import (
+    UNORDERED,
+    family,
+    parameter_links,
+    with_categories,
+)
 from semistan.model.families.family import Family, check_response, check_support
 from semistan.model.families.measured import response_family, with_errors
 from semistan.model.families.multinomial import MULTINOMIAL
@@ -167,10 +172,12 @@ def prepare(
     kept = with_outcome(formula, record, kept)
     formula, record, categories = _with_unordered_categories(formula, record, kept)
     record = with_errors(record, formula)
-    check_parameters(formula, record)
-    links = {item.name: item.link for item in record.parameters}
+    if not record.ordered:  # whose parameters follow from the response
+        check_parameters(formula, record)
+    links = parameter_links(record, (predictor.name for predictor in formula.others))
     design, rows = learn_design(formula, kept, categories, links, related_levels(formula, table))
     record = _learnt(formula, record, kept, rows)
+    check_parameters(formula, record)
     check_weights(formula, rows.given)
     check_given(record, formula, rows.y, rows.given)
     modules = adopted(design, rows.evenly(MODULE_ROWS).U, networks)

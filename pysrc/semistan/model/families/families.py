@@ -7,7 +7,7 @@ Under another link than its default one, and for the response's categories, a re
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING
@@ -78,7 +78,7 @@ FAMILIES: tuple[Family, ...] = (
     ZERO_ONE_INFLATED_BETA,
 )
 ORDERED: Mapping[str, Ordinal] = {
-    each.NAME: Ordinal(each.NAME, each.LINKS, each.of_categories)
+    each.NAME: Ordinal(each.NAME, each.LINKS, each.GAP, each.of_categories)
     for each in (cumulative, sequential, adjacent)
 }  # of ordered categories
 WITH_OPTIONS: Mapping[str, Callable[[list[str]], Family]] = {
@@ -100,6 +100,17 @@ UNORDERED: Mapping[str, Callable[[Formula, pd.DataFrame, Sequence[str]], tuple[s
 def dispersion_keys() -> set[str]:
     """Return the keys in ``[priors]`` of all families' dispersion parameters."""
     return {item.key for record in FAMILIES for item in record.parameters} | {"gap", "bhaz"}
+
+
+def parameter_links(record: Family, names: Iterable[str]) -> dict[str, str]:
+    """Return the links of the parameters beside eta: of an ordinal family also of named gaps.
+
+    These it has as soon as the number of its categories is known.
+    """
+    links = {item.name: item.link for item in record.parameters}
+    if record.ordered:
+        links |= dict.fromkeys(names, ORDERED[record.name].gap.link)
+    return links
 
 
 @cache

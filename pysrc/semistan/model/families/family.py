@@ -287,6 +287,9 @@ class Family:
         Maps ``eta`` and the dispersion to the probability of each category, on a last axis.
     ordered : bool
         Whether the response is one of ordered categories.
+    by_row_thresholds : bool
+        Whether thresholds between ordered categories differ between rows, as their distances have
+        predictors.
     levels : tuple of str
         Names of unordered categories, the reference first.
     counted : int
@@ -345,6 +348,7 @@ class Family:
     starts: Callable[[Array], tuple[dict[str, float], ...]] | None = None
     probabilities: Callable[[Array, Mapping[str, Array]], Array] | None = None
     ordered: bool = False
+    by_row_thresholds: bool = False
     levels: tuple[str, ...] = ()
     counted: int = 0
     binary: bool = False
@@ -377,6 +381,11 @@ class Family:
     def truncated(self) -> bool:
         """Whether responses beyond some bounds could not be in the table."""
         return "lb" in self.given or "ub" in self.given
+
+    @property
+    def reported_categories(self) -> int:
+        """Number of ordered categories whose thresholds stand in the intercept's place, or 0."""
+        return 0 if self.by_row_thresholds else self.categories
 
     @property
     def composed(self) -> bool:

@@ -3,12 +3,13 @@
     tau_1 = 0,    tau_k = gap_2 + ... + gap_k,    k < K
 
 The network's output bias is the intercept, and so the first threshold is 0. Reported are the
-thresholds alone, as by brms: b_Intercept[k] is tau_k less the intercept.
+thresholds alone, as by brms: b_Intercept[k] is tau_k less the intercept. Where a gap has a
+predictor, thresholds differ between rows, and the intercepts of eta and of the gaps are reported.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -55,12 +56,15 @@ class Ordinal(NamedTuple):
         The family's.
     links : tuple of str
         Those that it has, the default one first.
+    gap : Dispersion
+        The distance between neighbouring thresholds.
     of_categories : callable
         Maps a link and a number of categories, 0 if it is not known, to the record.
     """
 
     name: str
     links: tuple[str, ...]
+    gap: Dispersion
     of_categories: Callable[[str, int], Family]
 
     def read(self, options: list[str]) -> Family:
@@ -113,6 +117,30 @@ def ordinal_family(name: str, link: str, K: int, gap: Dispersion, **model: Any) 
         categories=K,
         ordered=True,
         **model,
+    )
+
+
+def with_varying_gaps(record: Family, varying: Collection[str]) -> Family:
+    """Return the record whose thresholds are found row by row, or the same if no gap varies.
+
+    Parameters
+    ----------
+    record : Family
+        The family.
+    varying : collection of str
+        The parameters that have a predictor.
+    """
+    if not (record.ordered and varying):
+        return record
+    gaps = ", ".join(("0", *(f"{{{name}}}" for name in gap_names(record.categories))))
+    tau = f"cumulative_sum([{gaps}]')"
+    return replace(
+        record,
+        density=record.density.replace("tau", tau),
+        stan_rng=record.stan_rng.replace("tau", tau),
+        stan_local=(),
+        by_row=True,
+        by_row_thresholds=True,
     )
 
 

@@ -75,6 +75,13 @@ def split_bars(text: str) -> Bars:
     return Bars(kept, additions, tuple(groups))
 
 
+NO_THRES = (
+    "thres() is not available: thresholds differ between groups where their distances have a "
+    "predictor, as y ~ g + x, gap_2 ~ g, gap_3 ~ g; a number of categories goes into the family, "
+    "as cumulative(logit, 4)"
+)
+
+
 def _additions(text: str, plain: str, start: int, end: int) -> dict[str, Span]:
     """Read ``weights(w) + trials(n)`` between two places."""
     found: dict[str, Span] = {}
@@ -82,6 +89,8 @@ def _additions(text: str, plain: str, start: int, end: int) -> dict[str, Span]:
         call = re.fullmatch(r"(\w*)\s*\((.*)\)", plain[first:last], re.DOTALL)
         inside = first + (call.start(2) if call else 0)
         closed = enclosing(plain, (inside, inside), first)[1] == last
+        if call and call[1] == "thres":
+            raise formula_error(text, NO_THRES, (first, last))
         if call is None or call[1] not in ADDITIONS or not closed:
             raise formula_error(
                 text,

@@ -60,8 +60,8 @@ def _with_coefficients(posterior: Posterior) -> Effects:
         names = dict(zip(item.columns_named, item.names, strict=True))
         if names.get(effect) in flat:
             yield item, group, effect, flat[names[effect]] + r
-        elif effect == INTERCEPT and item.is_mean and posterior.family.categories:
-            for name in intercept_names(posterior.family.categories, item.intercept):
+        elif effect == INTERCEPT and item.is_mean and posterior.family.reported_categories:
+            for name in intercept_names(posterior.family.reported_categories, item.intercept):
                 yield item, group, name.removeprefix("b_"), flat[name] - r
         else:
             yield item, group, effect, r

@@ -164,7 +164,7 @@ def _interval(axes: Axes, at: float, values: Array, shade: str) -> None:
 
 
 def _all_intercepts(material: Material) -> tuple[str, ...]:
-    K, design = material.posterior.family.categories, material.posterior.design
+    K, design = material.posterior.family.reported_categories, material.posterior.design
     own = (*intercept_names(K, design.intercept), *intercept_names(K, INTERCEPT))
     return (*own, *(item.intercept for item in design.of_categories))
 

@@ -64,7 +64,7 @@ def densities_alt(material: Material) -> str:
 def _names(material: Material) -> tuple[str, ...]:
     family, design = material.posterior.family, material.posterior.design
     slopes = tuple(slope_columns(material.posterior.config, design))
-    return slopes or intercept_names(family.categories, design.intercept)
+    return slopes or intercept_names(family.reported_categories, design.intercept)
 
 
 def _shown(material: Material) -> tuple[str, ...]:

@@ -78,7 +78,7 @@ def _labels(results: Results) -> dict[str, str]:
     sheared = in_model(results.bundle.config, design)
     how = "beside the network" if sheared else "orthogonalised"
     columns |= {name: f"{design.x.columns[j]}, {how}" for name, j in further.items()}
-    K, orthogonal = results.posterior.family.categories, bool(further) and not sheared
+    K, orthogonal = results.posterior.family.reported_categories, bool(further) and not sheared
     columns |= _intercept_words(K, INTERCEPT, ", orthogonalised") if orthogonal else {}
     columns |= other_labels(design)
     intercepts = _intercept_words(K, design.intercept)
@@ -149,7 +149,7 @@ def _columns_text(results: Results) -> str:
         meaning += f" of {family.predicted.event}"
     thresholds = (
         f" `{design.intercept}[k]` is the threshold between categories k and k + 1, as by brms."
-        if family.categories
+        if family.reported_categories
         else ""
     )
     return (
