@@ -11,7 +11,7 @@ max(q z, (q - 1) z), and p the asymmetric Laplace density of Yu and Moyeed (2001
 Probability Letters 54) and of brms. Its kink at each response is what Hamiltonian trajectories
 stumble over; the smooth one is the density of Fasiolo, Wood, Zaffran, Nedellec and Goude (2021,
 JASA 116). It takes eta off the quantile by about lambda^2, and is narrower the more rows there are:
-lambda^3 = 36 / N, at most 1, so that this is ever less than the standard error of eta.
+lambda^3 = 36 / N, at most 1, so that this stays within the standard error of eta.
 
 It is a working likelihood: data rarely follow it, and intervals are those of a model in which they
 do. As in brms, predictions of the mean are of the mean of y, and those of the linear predictor are
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 NAME = "asym_laplace"
 ROWS = 36.0  # that have a smoothing of 1
+SCALE = replace(SIGMA, text="scale: the mean check loss")
 QUANTILE = Dispersion(
     "quantile", "probability below the linear predictor", "beta(1, 1)", start=0.5, link="logit"
 )
@@ -99,7 +100,7 @@ def of_smoothing(smoothing: float) -> Family:
         name=NAME,
         link="identity",
         aliases=(),
-        parameters=(SIGMA, QUANTILE),
+        parameters=(SCALE, QUANTILE),
         integer=False,
         support=np.isfinite,
         support_text="finite numbers",

@@ -99,7 +99,9 @@ UNORDERED: Mapping[str, Callable[[Formula, pd.DataFrame, Sequence[str]], tuple[s
 
 def dispersion_keys() -> set[str]:
     """Return the keys in ``[priors]`` of all families' dispersion parameters."""
-    return {item.key for record in FAMILIES for item in record.parameters} | {"gap", "bhaz"}
+    of_training_rows = (cox.RATIO, *(each.gap for each in ORDERED.values()))
+    parameters = (*(item for record in FAMILIES for item in record.parameters), *of_training_rows)
+    return {item.key for item in parameters}
 
 
 def parameter_links(record: Family, names: Iterable[str]) -> dict[str, str]:
