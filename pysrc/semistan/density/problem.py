@@ -74,7 +74,7 @@ class Problem:
 
     ``columns`` has what each predictor needs, ``terms`` their terms, ``given`` what is known of
     each row, ``all_rows`` counts the rows that share the terms' penalty, and ``starts`` has those
-    of ``Units`` of each dispersion parameter, at which those ``held`` stay. ``prior_scale`` (d,)
+    of ``Units`` of each dispersion parameter, at which those ``fixed`` stay. ``prior_scale`` (d,)
     has the standard deviations of the weights' normal prior around 0, or nothing if phi has a prior
     of its own. ``held_out`` are the rows that an earlier stage of the training has held out.
     """
@@ -92,7 +92,7 @@ class Problem:
     starts: dict[str, float] = field(default_factory=dict)
     prior_scale: Tensor | None = None
     held_out: Tensor | None = None
-    held: frozenset[str] = frozenset()
+    fixed: frozenset[str] = frozenset()
 
     def __len__(self) -> int:
         return int(self.y.shape[0])
@@ -211,7 +211,7 @@ class Problem:
         ``added`` is added to their predictors. Of one that has networks, the start alone is
         taken: their output biases are the rest.
         """
-        others, still = added or {}, {*self.network.predictors, *self.held}
+        others, still = added or {}, {*self.network.predictors, *self.fixed}
         return {
             item.name: item.moved(
                 self.starts[item.name],
@@ -290,7 +290,7 @@ def make_problem(model: Model, rows: Rows, device: str) -> Problem:
     assert rows.y is not None
     units, predictors, scale = model.units, model.design.predictors, model.weight_scale
     starts = {item.name: units.start(item) for item in model.family.parameters}
-    held = {name: value for name, value in model.constants.items() if name in starts}
+    fixed = {name: value for name, value in model.constants.items() if name in starts}
     return Problem(
         model.family,
         model.network,
@@ -302,9 +302,9 @@ def make_problem(model: Model, rows: Rows, device: str) -> Problem:
         {name: tensor(values) for name, values in rows.given.items()},
         {predictor.name: predictor.terms for predictor in predictors},
         len(rows),
-        starts | _starts(model, rows) | held,
+        starts | _starts(model, rows) | fixed,
         None if scale is None else tensor(scale),
-        held=frozenset(held),
+        fixed=frozenset(fixed),
     )
 
 

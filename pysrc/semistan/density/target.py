@@ -53,8 +53,6 @@ class Target:
         Of the rows.
     priors : tuple of TorchPrior
         Those that the user chose.
-    constants : dict
-        Dispersion parameters and standard deviations that are not sampled.
     prior_only : bool
         Whether the likelihood is left out.
     shear : Shear, optional
@@ -64,9 +62,13 @@ class Target:
     bundle: Bundle
     chunks: tuple[Problem, ...]
     priors: tuple[TorchPrior, ...]
-    constants: dict[str, float]
     prior_only: bool
     shear: Shear | None = None
+
+    @property
+    def constants(self) -> dict[str, float]:
+        """Dispersion parameters and standard deviations that are not sampled."""
+        return self.bundle.model.constants
 
     @property
     def layout(self) -> Layout:
@@ -198,10 +200,9 @@ def make_target(bundle: Bundle, rows: Rows, *, prior_only: bool = False) -> Targ
     """Collect what the posterior needs from a bundle and its training rows."""
     bundle, rows = at_features(bundle, rows)
     problem = make_problem(bundle.model, rows, "cpu")
-    constants = bundle.model.constants
     chunks = tuple(_chunks(bundle, problem))
     shear = shear_of(bundle.model, problem.Z)
-    return Target(bundle, chunks, torch_priors(bundle), constants, prior_only, shear)
+    return Target(bundle, chunks, torch_priors(bundle), prior_only, shear)
 
 
 def negative_log_posterior(target: Target, q: Tensor) -> float:

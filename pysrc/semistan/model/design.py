@@ -116,16 +116,14 @@ class Design:
     @property
     def of_categories(self) -> tuple[Predictor, ...]:
         """The predictors of unordered categories after the second."""
-        return tuple(p for p in self.others if p.name in self._named_after_categories)
+        names = set(map(predictor_name, self.categories))
+        return tuple(item for item in self.others if item.name in names)
 
     @property
     def of_dispersion(self) -> tuple[Predictor, ...]:
         """The predictors of dispersion parameters that are no categories'."""
-        return tuple(p for p in self.others if p.name not in self._named_after_categories)
-
-    @property
-    def _named_after_categories(self) -> set[str]:
-        return {predictor_name(level) for level in self.categories}
+        names = {item.name for item in self.of_categories}
+        return tuple(item for item in self.others if item.name not in names)
 
     @property
     def varying(self) -> tuple[str, ...]:

@@ -271,13 +271,17 @@ def predictor_from_plain(
 
 
 def check_parameters(formula: Formula, family: Family) -> None:
-    """Refuse predictors of parameters that the family does not have.
+    """Refuse predictors of parameters that the family does not have, as soon as they are known.
+
+    Those of ordered categories follow from their number.
 
     Raises
     ------
     InputError
         Naming the nearest parameter.
     """
+    if family.ordered and not family.categories:
+        return
     free = [item.name for item in family.parameters if not item.of_class or family.ordered]
     for predictor in formula.others:
         if predictor.name in free:

@@ -185,9 +185,9 @@ def plot_comparisons(
         raise InputError("a picture of comparisons is of each row: comparisons(..., each=True)")
     run = opened(run)
     material = run_material(run)
-    of = eta_words(material) if scale == "linpred" else mean_words(material)
-    if "category" in found and scale != "linpred" and not material.posterior.family.composed:
-        of = categorised(material) or "probability"
+    by_category = "category" in found and not material.posterior.family.composed
+    mean = categorised(material) or "probability" if by_category else mean_words(material)
+    of = eta_words(material) if scale == "linpred" else mean
     column = None
     if against is not None:
         table = material.table if newdata is None else new_table(run.bundle, newdata, groups=NONE)

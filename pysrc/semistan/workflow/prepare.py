@@ -172,8 +172,7 @@ def prepare(
     kept = with_outcome(formula, record, kept)
     formula, record, categories = _with_unordered_categories(formula, record, kept)
     record = with_errors(record, formula)
-    if not record.ordered:  # whose parameters follow from the response
-        check_parameters(formula, record)
+    check_parameters(formula, record)
     links = parameter_links(record, (predictor.name for predictor in formula.others))
     design, rows = learn_design(formula, kept, categories, links, related_levels(formula, table))
     record = _learnt(formula, record, kept, rows)

@@ -30,7 +30,7 @@ import numpy as np
 from semistan.errors import InputError
 from semistan.lazy import functional, torch
 from semistan.model.arrays import Array
-from semistan.model.families.common import mean_and_sd
+from semistan.model.families.common import log_gamma, mean_and_sd
 from semistan.model.families.family import (
     SIGMA,
     Constant,
@@ -69,11 +69,8 @@ def rng(
 ) -> Array:
     """Draw responses: smoothing times sigma times the logit of a beta variable beside eta."""
     q = np.broadcast_to(dispersion["quantile"], eta.shape)
-    shapes = smoothing * np.stack([1 - q, q])
-    # A gamma variable of a small shape underflows: it is one of shape + 1, times U^(1 / shape).
-    log_gamma = np.log(generator.gamma(shapes + 1))
-    log_gamma -= generator.standard_exponential(shapes.shape) / shapes
-    return np.asarray(eta + smoothing * dispersion["sigma"] * (log_gamma[0] - log_gamma[1]))
+    above, below = log_gamma(generator, smoothing * np.stack([1 - q, q]))
+    return np.asarray(eta + smoothing * dispersion["sigma"] * (above - below))
 
 
 def mean(smoothing: float, eta: Array, dispersion: Mapping[str, Array]) -> Array:

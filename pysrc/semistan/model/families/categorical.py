@@ -11,7 +11,7 @@ those that are not written have the terms of eta.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -249,10 +249,15 @@ def of_levels(levels: tuple[str, ...]) -> Family:
     )
 
 
-def read(options: list[str]) -> Family:
-    """Return the record of the levels in brackets, which may be none yet."""
-    refuse_many(CATEGORICAL, len(options))
-    return of_levels(tuple(options))
+def read_levels(
+    name: str, record: Callable[[tuple[str, ...]], Family], options: list[str]
+) -> Family:
+    """Return a family's record of the levels in brackets, which may be none yet."""
+    refuse_many(name, len(options))
+    return record(tuple(options))
+
+
+read = partial(read_levels, CATEGORICAL, of_levels)
 
 
 def refuse_many(family: str, K: int) -> None:

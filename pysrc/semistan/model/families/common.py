@@ -135,3 +135,12 @@ def logit_of_mean(y: Array, given: Given) -> tuple[float, float]:
     mean = y.sum() / trials.sum()
     offset = float(np.mean(given.get("offsets", 0.0)))
     return float(np.log(mean) - np.log1p(-mean)) - offset, 1.0
+
+
+def log_gamma(generator: np.random.Generator, shape: Array) -> Array:
+    """Draw the logarithm of gamma variables, of which one with a small shape would underflow.
+
+    It is one of shape + 1, times U^(1 / shape).
+    """
+    above = np.log(generator.gamma(shape + 1))
+    return np.asarray(above - generator.standard_exponential(shape.shape) / shape)

@@ -22,6 +22,7 @@ import numpy as np
 from semistan.model.arrays import Array
 from semistan.model.families import categorical, multinomial
 from semistan.model.families.beta import BETA, PRECISION, TINY
+from semistan.model.families.common import log_gamma
 from semistan.model.families.family import Family
 from semistan.model.formula.formula import Formula
 
@@ -54,9 +55,8 @@ def rng(
     """Draw the shares (..., K) of each element of eta."""
     p = categorical.probabilities(names, eta, parameters)
     a = np.maximum(np.asarray(parameters["precision"])[..., None] * p, TINY)
-    # A gamma variable of a small shape underflows: it is one of a + 1, times U^(1 / a).
-    log_gamma = np.log(generator.gamma(a + 1)) + np.log1p(-generator.random(p.shape)) / a
-    shares = np.exp(log_gamma - log_gamma.max(axis=-1, keepdims=True))
+    logs = log_gamma(generator, a)
+    shares = np.exp(logs - logs.max(axis=-1, keepdims=True))
     return np.asarray(shares / shares.sum(axis=-1, keepdims=True))
 
 
@@ -93,7 +93,4 @@ def of_levels(levels: tuple[str, ...]) -> Family:
     )
 
 
-def read(options: list[str]) -> Family:
-    """Return the record of the levels in brackets, which may be none yet."""
-    categorical.refuse_many(DIRICHLET, len(options))
-    return of_levels(tuple(options))
+read = partial(categorical.read_levels, DIRICHLET, of_levels)

@@ -24,7 +24,6 @@ from semistan.model.families import (
     multinomial,
     sequential,
 )
-from semistan.model.families.asym_laplace import ASYM_LAPLACE
 from semistan.model.families.bernoulli import BERNOULLI
 from semistan.model.families.beta import BETA
 from semistan.model.families.beta_binomial import BETA_BINOMIAL
@@ -67,7 +66,7 @@ FAMILIES: tuple[Family, ...] = (
     WEIBULL,
     EXPONENTIAL,
     SKEW_NORMAL,
-    ASYM_LAPLACE,
+    asym_laplace.ASYM_LAPLACE,
     BETA_BINOMIAL,
     ZERO_INFLATED_POISSON,
     ZERO_INFLATED_NEGBINOMIAL,

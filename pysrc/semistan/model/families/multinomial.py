@@ -137,7 +137,4 @@ def of_levels(levels: tuple[str, ...]) -> Family:
     )
 
 
-def read(options: list[str]) -> Family:
-    """Return the record of the levels in brackets, which may be none yet."""
-    categorical.refuse_many(MULTINOMIAL, len(options))
-    return of_levels(tuple(options))
+read = partial(categorical.read_levels, MULTINOMIAL, of_levels)

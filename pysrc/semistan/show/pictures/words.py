@@ -20,8 +20,6 @@ CENSORED = (
     "'survival' instead"
 )
 
-SHARE = "mean share"
-
 
 def categorised(material: Material) -> str:
     """Name the response whose categories are named, empty if each is a column of its own."""
@@ -41,7 +39,7 @@ def of_category(response: str, category: str) -> str:
 def mean_words(material: Material, category: str | None = None) -> str:
     """Name the mean of the response, ``mean of target``, or a probability, ``P(vote = 1)``."""
     if material.posterior.family.composed:
-        return f"mean share of {category}" if category else SHARE
+        return f"mean share of {category}" if category else "mean share"
     if category is not None:
         return f"P({category_words(material, category)})"
     if material.posterior.family.binary:
@@ -55,10 +53,9 @@ def effect_words(material: Material, effect: Effect) -> str:
     """Name what an effect is on; ``P(species)`` is that of each category."""
     if effect.scale == "linpred":
         return eta_words(material)
-    if len(effect.categories) > 1 and material.posterior.family.composed:
-        return SHARE
     if len(effect.categories) > 1:
-        return f"P({categorised(material) or 'category'})"
+        composed = material.posterior.family.composed
+        return mean_words(material) if composed else f"P({categorised(material) or 'category'})"
     return mean_words(material, *effect.categories)
 
 
