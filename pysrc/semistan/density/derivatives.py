@@ -312,7 +312,8 @@ def _by_q(
     scale = units.scale(predictor.name)
     J[:, layout.slices[PHI]] = scale * torch.from_numpy(subspace.phi_scale) * by_phi
     if predictor.theta in layout:
-        J[:, layout.slices[predictor.theta]] = scale * columns.Z
+        own = layout.slices[predictor.theta]
+        J[:, own] = scale * columns.Z * _slopes_of_theta(target, q[own], predictor)
     if predictor.tau in layout:
         J[:, layout.slices[predictor.tau]] = scale
     for term, block in zip(predictor.terms, columns.blocks, strict=True):
@@ -328,6 +329,17 @@ def _by_q(
 
         J[:, at] += _jacobian(value, q[at])
     return J
+
+
+def _slopes_of_theta(target: Target, x: Tensor, predictor: Predictor) -> Tensor:
+    """Return how a predictor's coefficients over their units move with their coordinates (P,)."""
+
+    def summed(x: Tensor) -> Tensor:
+        values = target.layout.values_at([predictor.theta], x)
+        return target.coefficients(values, predictor).sum()
+
+    slopes: Tensor = torch.func.grad(summed)(x)
+    return slopes
 
 
 def _jacobian(of: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:

@@ -3,7 +3,9 @@
 The parameters are independent, but for weights and their scales; a density that is cut off at
 zero is drawn by inversion,
 
-    sigma = S^-1(u S(0)),    u ~ U(0, 1),    S(x) = P(sigma > x).
+    sigma = S^-1(u S(0)),    u ~ U(0, 1),    S(x) = P(sigma > x),
+
+and one between bounds so too, from the tail that holds them.
 """
 
 from __future__ import annotations
@@ -43,4 +45,20 @@ def _drawn(
 ) -> Array:
     if group.is_truncated:
         return np.asarray(distribution.isf(generator.random(shape) * distribution.sf(0)))
+    if group.kind.name == "bounded":
+        return _drawn_between(distribution, group.kind.limits, generator.random(shape))
     return np.asarray(distribution.rvs(size=shape, random_state=generator))
+
+
+def _drawn_between(distribution: Any, limits: tuple[Any, Any], u: Array) -> Array:
+    """Map uniform numbers to draws of a density that is cut to limits.
+
+    Above the median the upper tail is inverted, which has digits where the lower one is 1.
+    """
+    lower, upper = limits
+    low, up = distribution.cdf(lower), distribution.cdf(upper)
+    beyond, least = distribution.sf(lower), distribution.sf(upper)
+    above = distribution.isf(least + u * (beyond - least))
+    below = distribution.ppf(low + u * (up - low))
+    drawn = np.where(np.greater(lower, distribution.median()), above, below)
+    return np.asarray(np.clip(drawn, lower, upper))

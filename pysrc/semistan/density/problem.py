@@ -30,6 +30,8 @@ from semistan.model.families.family import Family
 from semistan.model.model import Model
 from semistan.model.names import MU
 from semistan.model.networks.networks import Networks, forward
+from semistan.model.parameter import REAL
+from semistan.model.priors.groups import kind_of_coefficients
 from semistan.model.table.rows import Rows
 from semistan.model.terms.term import TensorBlock, Term
 
@@ -76,7 +78,8 @@ class Problem:
     each row, ``all_rows`` counts the rows that share the terms' penalty, and ``starts`` has those
     of ``Units`` of each dispersion parameter, at which those ``fixed`` stay. ``prior_scale`` (d,)
     has the standard deviations of the weights' normal prior around 0, or nothing if phi has a prior
-    of its own. ``held_out`` are the rows that an earlier stage of the training has held out.
+    of its own. ``held_out`` are the rows that an earlier stage of the training has held out, and
+    ``bounds`` those of the elements of ``theta``, if some have one.
     """
 
     family: Family
@@ -93,6 +96,7 @@ class Problem:
     prior_scale: Tensor | None = None
     held_out: Tensor | None = None
     fixed: frozenset[str] = frozenset()
+    bounds: tuple[Tensor, Tensor] | None = None
 
     def __len__(self) -> int:
         return int(self.y.shape[0])
@@ -305,7 +309,31 @@ def make_problem(model: Model, rows: Rows, device: str) -> Problem:
         starts | _starts(model, rows) | fixed,
         None if scale is None else tensor(scale),
         fixed=frozenset(fixed),
+        bounds=_bounds(model, device),
     )
+
+
+def _bounds(model: Model, device: str) -> tuple[Tensor, Tensor] | None:
+    """Return the bounds of what training moves beside the weights, over its units."""
+    limits = {item.parameter: item.kind.limits for item in model.priors if not item.size}
+    lower, upper = [], []
+    for predictor in model.design.predictors:
+        kind = kind_of_coefficients(model.priors, predictor.theta)
+        scale = model.units.coefficient_scale(predictor.name)
+        parts = [(np.zeros_like(scale), kind.limits, scale)]
+        for term in predictor.terms:
+            scalars = [item.name for item in term.hyperparameters() if item.kind is REAL]
+            units = term.training_units(model.units.scale(predictor.name))
+            own = np.array([limits[name] for name in scalars]).reshape(-1, 2)
+            free = np.full((len(units) - len(own), 2), (-np.inf, np.inf))
+            parts.append((np.zeros_like(units), tuple(np.vstack([own, free]).T), units))
+        lower += [zeros + low / units for zeros, (low, _), units in parts]
+        upper += [zeros + high / units for zeros, (_, high), units in parts]
+    found = [np.concatenate(each) for each in (lower, upper)]
+    if not np.isfinite(found).any():
+        return None
+    low, high = (torch.tensor(each, dtype=torch.float64, device=device) for each in found)
+    return low, high
 
 
 def _starts(model: Model, rows: Rows) -> dict[str, float]:

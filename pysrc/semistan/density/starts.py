@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
+from semistan.model.parameter import REAL
 from semistan.model.priors.weight_scales import SD_W
 
 
@@ -37,8 +39,27 @@ def trained_phi(bundle: Bundle) -> Array:
 
 
 def start_state(bundle: Bundle, values: dict[str, Any]) -> Array:
-    """Return q (n,) at values of the parameters, theta among them also where it is made."""
+    """Return q (n,) at values of the parameters, theta among them also where it is made.
+
+    Coefficients that are at a bound of theirs, or beyond it, start a little inside.
+    """
     if joint := bundle.model.joint:
         data = bundle.prior_data | values
         values = values | joint.start(np.asarray(values["theta"]), data)
-    return bundle.layout.pack(values)
+    kinds = {item.name: item.kind for item in bundle.layout.parameters}
+    inside = {
+        name: kinds[name].inside(values[name], unit)
+        for name, unit in _units_of_coefficients(bundle)
+        if name in kinds and kinds[name] is not REAL
+    }
+    return bundle.layout.pack(values | inside)
+
+
+def _units_of_coefficients(bundle: Bundle) -> Iterator[tuple[str, Any]]:
+    """Yield the names of what may have bounds that the user gives, with the units."""
+    for predictor in bundle.design.predictors:
+        yield predictor.theta, bundle.units.coefficient_scale(predictor.name)
+        for term in predictor.terms:
+            for item in term.hyperparameters():
+                if item.kind is REAL:
+                    yield item.name, bundle.units.scale(predictor.name) * item.unit

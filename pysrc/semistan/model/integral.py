@@ -19,8 +19,8 @@ Of the other terms those with the fewest coefficients are integrated out first, 
 ``MOST_COLUMNS`` in all, whose Cholesky factor each gradient needs; groups of several effects with
 covariances between levels stay sampled. Theta alone is no
 reason for an integral, since in the span of a curve chains move as well with theta as without; it
-stays sampled if its prior is not normal; those of ``horseshoe()`` and ``R2D2()`` are, given their
-scales.
+stays sampled if its prior is not normal or has bounds; those of ``horseshoe()`` and ``R2D2()`` are,
+given their scales.
 
 Nothing is integrated out with a temperature other than 1, of censored or truncated responses, where
 sigma has a predictor, where coefficients are orthogonalised in the program or follow phi, and by
@@ -42,6 +42,7 @@ from semistan.model.families.family import Family
 from semistan.model.names import MU
 from semistan.model.networks.networks import Networks, output_layers
 from semistan.model.orthogonal import in_model
+from semistan.model.parameter import REAL
 from semistan.model.priors.density import Joint
 from semistan.model.priors.groups import PriorGroup, joint_prior
 from semistan.model.subspace import Subspace
@@ -124,8 +125,9 @@ def integral_of(
         return None
     if config.subspace.holds_theta or in_model(config, design):
         return None
-    of_theta = {item.density.name for item in priors if item.parameter == design.mean.theta}
-    theta = bool(design.coefficients) and of_theta == {NORMAL}
+    of_theta = [item for item in priors if item.parameter == design.mean.theta]
+    normal = all(item.density.name == NORMAL and item.kind is REAL for item in of_theta)
+    theta = bool(design.coefficients) and bool(of_theta) and normal
     outputs = sum(len(layer) for layer in output_layers(networks, MU))
     beside = len(design.mean.coefficients) if theta else 0
     pairs = outputs**2 + 2 * outputs * beside

@@ -6,6 +6,8 @@ value, in Stan's way, so that a program's coordinates are those of PyTorch:
     real            value = unit * x
     positive        value = exp(x)
     unit interval   value = 1 / (1 + exp(-x))
+    bounded         value = lb + exp(x), ub - exp(x), lb + (ub - lb) / (1 + exp(-x)), or x where an
+                    element has no bound (``bounded.py``)
     correlation     the Cholesky factor whose canonical partial correlations are tanh(x)
                     (Lewandowski, Kurowicka and Joe, 2009), row by row
 
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Shape = tuple[int, ...]
+
+NEAREST = 0.01  # of a unit, that a chain starts from a bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +52,8 @@ class Kind:
         Its inverse, in NumPy.
     log_jacobian : callable
         Maps coordinates (n,) and the shape to log |d value / d x|, in PyTorch.
+    limits : pair of float or array
+        Between which a value is, or each element of it.
     """
 
     name: str
@@ -55,6 +62,13 @@ class Kind:
     value: Callable[[Tensor, Shape], Tensor]
     coordinates: Callable[[Array], Array]
     log_jacobian: Callable[[Tensor, Shape], Tensor]
+    limits: tuple[Array | float, Array | float] = (-inf, inf)
+
+    def inside(self, value: Array, unit: Array | float) -> Array:
+        """Return a value that is not at a limit, nor beyond it, in the unit of the parameter."""
+        lower, upper = self.limits
+        margin = NEAREST * np.minimum(unit, np.subtract(upper, lower))
+        return np.clip(value, lower + margin, upper - margin)
 
 
 def _count(shape: Shape) -> int:
@@ -103,6 +117,7 @@ POSITIVE = Kind(
     lambda x, shape: _shaped(x.exp(), shape),
     lambda value: np.log(_flat(value)),
     lambda x, _: x.sum(),
+    (0.0, inf),
 )
 UNIT_INTERVAL = Kind(
     "unit interval",
@@ -111,6 +126,7 @@ UNIT_INTERVAL = Kind(
     lambda x, shape: _shaped(x.sigmoid(), shape),
     lambda value: np.log(_flat(value)) - np.log1p(-_flat(value)),
     lambda x, _: (functional.logsigmoid(x) + functional.logsigmoid(-x)).sum(),
+    (0.0, 1.0),
 )
 CORRELATION = Kind(
     "correlation",
@@ -119,6 +135,7 @@ CORRELATION = Kind(
     correlation_factor,
     lambda value: partial_correlations(value @ value.T),
     _log_slope_of_factor,
+    (-1.0, 1.0),
 )
 
 
@@ -318,6 +335,12 @@ class Parameter:
     def size(self) -> int:
         """Number of coordinates."""
         return self.kind.size(self.shape)
+
+    @property
+    def constrained(self) -> Array:
+        """Which coordinates (size,) are not the values themselves, but for a unit."""
+        lower, upper = self.kind.limits
+        return np.broadcast_to(np.isfinite(lower) | np.isfinite(upper), (self.size,))
 
     def unit_at(self, values: Mapping[str, Any]) -> Tensor | float:
         """Return what coordinates are multiplied by, given the parameters declared before."""

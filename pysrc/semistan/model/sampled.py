@@ -10,9 +10,9 @@ import numpy as np
 
 from semistan.model.arrays import Array
 from semistan.model.model import Model
-from semistan.model.parameter import POSITIVE, Parameter
+from semistan.model.parameter import POSITIVE, REAL, Parameter
 from semistan.model.predictor import Predictor
-from semistan.model.priors.groups import PHI, PriorGroup
+from semistan.model.priors.groups import PHI, PriorGroup, kind_of_coefficients
 from semistan.model.priors.weight_scales import SD_W
 
 
@@ -78,11 +78,12 @@ def _linear_parameters(
     if predictor.is_mean and model.joint:
         return [*found, *model.joint.parameters(prior_data, P)]
     if P or predictor.is_mean:
-        found.append(
-            Parameter(
-                predictor.theta, f"structured coefficients{of}", (P,), (f"P{predictor.suffix}",),
-                unit=model.units.coefficient_scale(predictor.name),
-                multiplier=f"theta_scale{predictor.suffix}",
-            )
+        kind = kind_of_coefficients(model.priors, predictor.theta)
+        theta = Parameter(
+            predictor.theta, f"structured coefficients{of}", (P,), (f"P{predictor.suffix}",), kind
         )  # fmt: skip
+        if kind is REAL:
+            unit = model.units.coefficient_scale(predictor.name)
+            theta = replace(theta, unit=unit, multiplier=f"theta_scale{predictor.suffix}")
+        found.append(theta)
     return found

@@ -32,7 +32,7 @@ from semistan.model.design import Design
 from semistan.model.families.families import FAMILIES
 from semistan.model.families.measured import response_family
 from semistan.model.priors.densities import parse_prior
-from semistan.model.priors.density import Density
+from semistan.model.priors.density import Prior
 from semistan.model.priors.section import PriorConfig
 from semistan.model.varying import parameters_text, terms_text
 
@@ -85,7 +85,8 @@ def temper_of(config: ModelConfig, design: Design) -> Temper | None:
         )
     if not design.coefficients:
         return Temper(options.temperature, None)
-    densities = coefficient_densities(config.priors, design)
+    priors = coefficient_priors(config.priors, design)
+    densities = {prior.density for prior in priors}
     names = {density.name for density in densities}
     if len(densities) > 1:
         raise InputError(
@@ -99,6 +100,10 @@ def temper_of(config: ModelConfig, design: Design) -> Temper | None:
     for density in densities:
         if density.joint:
             raise InputError(f"temper = 'subspace' has no {density}(); use temper = 'likelihood'")
+    if any(prior.is_bounded for prior in priors):
+        raise InputError(
+            "temper = 'subspace' has no coefficients with bounds; use temper = 'likelihood'"
+        )
     record = response_family(config.family, design.formula)
     if names == {"normal"} and record.is_normal:
         return Temper(options.temperature, "exact")
@@ -111,10 +116,10 @@ def temper_of(config: ModelConfig, design: Design) -> Temper | None:
     return Temper(options.temperature, "laplace")
 
 
-def coefficient_densities(priors: PriorConfig, design: Design) -> set[Density]:
-    """Return the densities of the priors on the mean's coefficients."""
+def coefficient_priors(priors: PriorConfig, design: Design) -> set[Prior]:
+    """Return the priors on the mean's coefficients, each once."""
     own = priors.coefficients
     written = {
         (own[name], name) if name in own else (priors.b, "b") for name in design.coefficients
     }
-    return {parse_prior(text, key).density for text, key in written}
+    return {parse_prior(text, key) for text, key in written}

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
+
+from semistan.model.bounded import bounds_of_each, in_stan
 from semistan.model.parameter import Parameter
 from semistan.model.priors.groups import PriorGroup, choices
 from semistan.model.priors.weight_scales import GROUPS, SD_W
@@ -176,6 +179,22 @@ def transformed_data(parts: Parts) -> str:
     return declarations([split]) + prepared_inputs(parts)
 
 
+def _bounds(parts: Parts) -> str:
+    """Declare the bounds of coefficients, where they have different ones."""
+    found = ""
+    names = {item.theta: item.coefficients for item in parts.design.predictors}
+    for item in parts.parameters:
+        for name, values in bounds_of_each(item).items():
+            far = "positive_infinity()" if name.endswith("upper") else "negative_infinity()"
+            line = f"vector[{item.sizes[0]}] {name} = rep_vector({far}, {item.sizes[0]});"
+            found += declarations([(line, "bounds of coefficients")])
+            for j, value in enumerate(values):
+                if np.isfinite(value):
+                    line = f"{name}[{j + 1}] = {in_stan(value)};"
+                    found += declarations([(line, names[item.name][j])])
+    return found
+
+
 def prepared_inputs(parts: Parts) -> str:
     """Centre X and standardise U; prepare least squares on X."""
     lines, loops = centred_columns(parts.design)
@@ -185,7 +204,8 @@ def prepared_inputs(parts: Parts) -> str:
         for curve in parts.family.used_curves
     ]
     return (
-        declarations(
+        _bounds(parts)
+        + declarations(
             [
                 ("matrix[N, P] Xc;", "structured design, centred"),
                 *lines,

@@ -108,6 +108,16 @@ class LinearModel:
     centre: Tensor
     penalty: Tensor
 
+    @property
+    def bounds(self) -> tuple[Tensor, Tensor]:
+        """The bounds of beta; v has none."""
+        far = torch.full_like(self.centre, torch.inf)
+        lower, upper = -far, far.clone()
+        if given := self.problem.bounds:
+            P = self.problem.coefficients
+            lower[:P], upper[:P] = (each[:P] for each in given)
+        return lower, upper
+
     def value(self, beta: Tensor) -> float:
         """Return the penalised negative log-likelihood, without its constant."""
         total = 0.5 * (self.penalty @ (beta - self.centre).square())
@@ -144,24 +154,32 @@ def minimiser(model: LinearModel, beta: Tensor) -> Tensor:
     """Return where the penalised negative log-likelihood is least, by Newton's method.
 
     A step is halved until it does not climb, as where a log link overshoots. Where no step can be
-    computed, it stops there.
+    computed, it stops there. What would step over a bound stays at it (Bertsekas, 1982, Projected
+    Newton methods, SIAM Journal on Control and Optimization 20).
     """
+    lower, upper = model.bounds
     value = model.value(beta)
     for _ in range(STEPS):
         gradient, H = model.derivatives(beta)
+        held = (beta <= lower) & (gradient > 0) | (beta >= upper) & (gradient < 0)
+        if held.any():
+            gradient[held], H[held], H[:, held] = 0.0, 0.0, 0.0
+            H.diagonal()[held] = 1.0
         # Collinear columns under a sharp likelihood would be singular to working precision.
         H.diagonal().add_(1e-12 * H.diagonal().max())
         factor, failed = torch.linalg.cholesky_ex(H)
         if failed:  # where training has run away, rows may overflow
             break
         step = torch.cholesky_solve(gradient[:, None], factor)[:, 0]
-        size, new = 1.0, model.value(beta - step)
+        size, ahead = 1.0, (beta - step).clamp(lower, upper)
+        new = model.value(ahead)
         while not new <= value + SLACK * abs(value) and size > LEAST_STEP:
             size /= 2
-            new = model.value(beta - size * step)
+            ahead = (beta - size * step).clamp(lower, upper)
+            new = model.value(ahead)
         if size <= LEAST_STEP:
             break
-        beta, value = beta - size * step, new
+        beta, value = ahead, new
         if float(gradient @ step) < TOLERANCE:
             break
     return beta

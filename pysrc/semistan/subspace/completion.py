@@ -200,8 +200,7 @@ def _completion(
     T[:R, :k] = np.transpose(moved_by_one) - start[:, None]
     T[R:, k:] = np.eye(n - k)
     held = np.zeros(len(q), dtype=bool)
-    bounded = [p.name for p in outside.layout.parameters if p.kind is not REAL]
-    held[outside.layout.positions(bounded)] = True
+    held[R:] = np.concatenate([p.constrained for p in outside.layout.parameters])[R:]
     around = expansion(part, torch.tensor(q)).among(torch.from_numpy(np.flatnonzero(~held)))
     slope = around.gradient.numpy()
     if part is not outside:
@@ -306,9 +305,9 @@ def _others(outside: Target, q: Array, at: Array, weights: Array, rest: Array) -
     design, units = outside.bundle.design, outside.bundle.units
     R = len(q) - len(rest)
     start, tail = torch.tensor(q[:R]), torch.tensor(q[R:])
-    linear = {name for p in design.predictors for name in (p.theta, p.tau)}
-    linear |= {name for term in design.terms for name in term.reported}
+    linear = {name for term in design.terms for name in term.reported}
     linear &= {p.name for p in outside.layout.parameters if p.kind is REAL}
+    linear |= {name for p in design.predictors for name in (p.theta, p.tau)}
 
     def quantities(x: Tensor) -> dict[str, Tensor]:
         values = outside.values(torch.cat([start, x]))

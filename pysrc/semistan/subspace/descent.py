@@ -199,6 +199,9 @@ def step(
         assert parameters.control_points.grad is not None
         parameters.control_points.grad[list(fixed)] = 0
     optimiser.step()
+    if batch.bounds:
+        with torch.no_grad():
+            parameters.theta.clamp_(*batch.bounds)
 
 
 def mean_loss(problem: Problem, parameters: Parameters) -> float:

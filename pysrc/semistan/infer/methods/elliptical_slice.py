@@ -45,6 +45,7 @@ from semistan.infer.task import ChainTask
 from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.config import ModelConfig
+from semistan.model.parameter import REAL
 from semistan.model.priors.groups import joint_prior
 
 Density = Callable[[Array], float]
@@ -160,7 +161,7 @@ def reference_of(target: Target, mode: Mode | None) -> Reference:
         return _gaussian(mode.q, mode.inv_metric)
     scales = {"phi": target.bundle.subspace.phi_scale, "theta": target.bundle.units.theta_scale}
     for group in target.bundle.model.priors:
-        if group.size and group.density.name != "normal":
+        if group.size and (group.density.name != "normal" or group.kind is not REAL):
             raise InputError(
                 f"elliptical slice sampling found no mode in the subspace and needs a normal "
                 f"prior instead: prior '{group.label}' is {group.written[0]}; write "

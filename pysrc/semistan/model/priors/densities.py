@@ -8,7 +8,7 @@ import re
 import numpy as np
 
 from semistan.errors import InputError, did_you_mean
-from semistan.model.priors.classes import class_of
+from semistan.model.priors.classes import CLASSES, class_of
 from semistan.model.priors.density import Density, Prior
 from semistan.model.priors.horseshoe import HORSESHOE
 from semistan.model.priors.r2d2 import R2D2
@@ -58,16 +58,36 @@ def parse_prior(text: str, parameter: str) -> Prior:
     """
     if parameter == "phi" and text.strip() == AUTO:
         return Prior(DENSITIES["normal"], (0.0, 1.0))
-    match = re.fullmatch(r"\s*(\w+)\s*\((.*)\)\s*", text)
+    match = re.fullmatch(r"\s*(\w+)\s*\(([^()]*)\)\s*(?:,(.*))?", text)
     if match is None:
         raise InputError(f"prior '{parameter}' must look like 'normal(0, 2.5)', got '{text}'")
     density = DENSITIES.get(match[1])
     if density is None:
         hint = did_you_mean(match[1], DENSITIES)
         raise InputError(f"prior '{parameter}' names the unknown density '{match[1]}'.{hint}")
-    prior = Prior(density, _numbers(match[2], text, parameter, density))
+    bounds = _bounds(match[3], text, parameter) if match[3] is not None else {}
+    prior = Prior(density, _numbers(match[2], text, parameter, density), **bounds)
     _check_prior(prior, parameter)
     return prior
+
+
+def _bounds(inner: str, text: str, parameter: str) -> dict[str, float]:
+    """Read ``lb=0, ub=1``."""
+    found: dict[str, float] = {}
+    for part in inner.split(","):
+        name, _, value = (piece.strip() for piece in part.partition("="))
+        try:
+            found[name] = float(value)
+        except ValueError:
+            found[name] = math.nan
+        if name not in ("lb", "ub") or math.isnan(found[name]):
+            raise InputError(
+                f"prior '{parameter}': behind the density only bounds are known, as in "
+                f"'normal(0, 2.5), lb=0, ub=1', got '{text}'"
+            )
+    if not found.get("lb", -math.inf) < found.get("ub", math.inf):
+        raise InputError(f"prior '{parameter}': lb must be below ub, got '{text}'")
+    return found
 
 
 def _numbers(inner: str, text: str, parameter: str, density: Density) -> tuple[float, ...]:
@@ -93,6 +113,7 @@ def _numbers(inner: str, text: str, parameter: str, density: Density) -> tuple[f
         ) from None
 
 
+SUPPORT = {"real": (-math.inf, math.inf), "positive": (0.0, math.inf), "unit interval": (0.0, 1.0)}
 VALUES = {"positive": "positive values", "unit interval": "values between 0 and 1"}
 OF_ONE_CLASS = (
     ("lkj", "correlations", "the correlations of group-level effects, as cor = 'lkj(1)'"),
@@ -131,8 +152,32 @@ def _check_prior(prior: Prior, parameter: str) -> None:
     for name, owner, text in OF_ONE_CLASS:
         if (density.name == name) != (takes == owner):
             raise InputError(f"prior '{parameter}': {name}() is for {text}, and they have no other")
-    if density.support != "real" and not is_dispersion:
+    _check_bounds(prior, parameter)
+    low, up = SUPPORT[density.support]
+    if not (is_dispersion or low <= prior.lb <= prior.ub <= up):
         raise InputError(
             f"prior '{parameter}': {density.name} allows only {VALUES[density.support]}; "
             "use normal(), student_t() or cauchy()"
+            + (
+                ", or give a coefficient bounds, as "
+                f"'{prior}, {'lb=0' if density.support == 'positive' else 'lb=0, ub=1'}'"
+                if kind is CLASSES["b"]
+                else ""
+            )
+        )
+
+
+def _check_bounds(prior: Prior, parameter: str) -> None:
+    """Refuse bounds of what is not a coefficient, or of all coefficients together."""
+    kind = class_of(parameter)
+    if not prior.is_bounded:
+        return
+    if kind is not CLASSES["b"] or parameter.endswith("_Intercept"):
+        raise InputError(
+            f"prior '{parameter}': only coefficients may have bounds, as b_x = 'normal(0, 1), "
+            f"lb=0', got '{prior}'"
+        )
+    if prior.density.joint:
+        raise InputError(
+            f"prior '{parameter}': {prior.density}() of all coefficients together has no bounds"
         )

@@ -170,20 +170,30 @@ class Density:
 
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """A density with its arguments, as the user wrote them."""
+    """A density with its arguments, as the user wrote them, and between which bounds it holds."""
 
     density: Density
     values: tuple[float, ...]
+    lb: float = -math.inf
+    ub: float = math.inf
 
     def __str__(self) -> str:
-        return f"{self.density.name}({', '.join(f'{value:.6g}' for value in self.values)})"
+        text = f"{self.density.name}({', '.join(f'{value:.6g}' for value in self.values)})"
+        bounds = {"lb": self.lb, "ub": self.ub}
+        given = (f", {name}={value:.6g}" for name, value in bounds.items() if math.isfinite(value))
+        return text + "".join(given)
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the user gave it a bound."""
+        return math.isfinite(self.lb) or math.isfinite(self.ub)
 
     def argument(self, name: str) -> float:
         """Return one argument's value."""
         return self.values[self.density.arguments.index(name)]
 
     def rescaled(self, units: float) -> Prior:
-        """Return the prior of the parameter times ``units``, its location left where it is."""
+        """Return the prior of the parameter times ``units``, location and bounds where they are."""
         density = self.density
         values = dict(zip(density.arguments, self.values, strict=True))
         for carrier in density.carriers:
@@ -191,4 +201,4 @@ class Prior:
                 values[carrier] += math.log(units)
             else:
                 values[carrier] *= units if density.units == "times" else 1 / units
-        return Prior(density, tuple(values.values()))
+        return replace(self, values=tuple(values.values()))

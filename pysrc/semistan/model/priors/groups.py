@@ -5,14 +5,14 @@ How wide that of phi is may depend on the subspace, and is known after training 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from math import inf
 from typing import Any
 
 import numpy as np
 
 from semistan.errors import InputError
+from semistan.model.bounded import bounded
 from semistan.model.config import ModelConfig
 from semistan.model.design import Design
 from semistan.model.families.family import Dispersion
@@ -20,7 +20,7 @@ from semistan.model.families.measured import response_family
 from semistan.model.parameter import POSITIVE, REAL, UNIT_INTERVAL, Choice, Kind
 from semistan.model.predictor import Predictor
 from semistan.model.priors.classes import CLASSES
-from semistan.model.priors.densities import VALUES, parse_prior
+from semistan.model.priors.densities import SUPPORT, VALUES, parse_prior
 from semistan.model.priors.density import Density, Prior
 from semistan.model.priors.section import PriorConfig
 from semistan.model.priors.weight_scales import SD_W
@@ -32,13 +32,6 @@ PHI = "phi"
 WEIGHTS = "w"
 INTERCEPT = "student_t(3, 0, 2.5)"  # of a dispersion parameter's log, over its unit, as in brms
 COEFFICIENT = CLASSES["b"].default  # in a dispersion parameter's predictor, over the column's unit
-# The kinds of parameters that a density of some support is too narrow for, with their values.
-WIDER: dict[str, dict[str, str]] = {
-    "real": {},
-    "positive": {REAL.name: "any number"},
-    "unit interval": {REAL.name: "any number", POSITIVE.name: "any positive number"},
-}
-LIMITS = {POSITIVE.name: (0.0, inf), UNIT_INTERVAL.name: (0.0, 1.0)}  # of kinds that have some
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,7 +61,7 @@ class PriorGroup:
     members : tuple of int, optional
         Positions among the elements, if there are others with another density.
     kind : Kind
-        The parameter's constraint.
+        The constraint of a scalar, or of these elements.
     text : str
         What the parameter is, of a scalar.
 
@@ -92,13 +85,15 @@ class PriorGroup:
     text: str = ""
 
     def __post_init__(self) -> None:
-        density, wider = self.density, WIDER[self.density.support]
+        density, (least, most) = self.density, SUPPORT[self.density.support]
+        lower, upper = self.kind.limits
         if density.is_constant:
             self._check_constants()
-        elif self.kind.name in wider:
+        elif np.any(np.less(lower, least) | np.greater(upper, most)):
+            other = "any positive number" if np.all(np.equal(lower, 0)) else "any number"
             raise InputError(
                 f"prior '{self.names[0]}': {density} allows only {VALUES[density.support]}, and "
-                f"the parameter can be {wider[self.kind.name]}"
+                f"the parameter can be {other}"
             )
 
     def by_element(self, argument: str) -> bool:
@@ -108,7 +103,7 @@ class PriorGroup:
         return bool(self.size)
 
     def _check_constants(self) -> None:
-        least, most = LIMITS.get(self.kind.name, (-inf, inf))
+        least, most = self.kind.limits
         for prior, name in zip(self.written, self.names, strict=True):
             if not least < prior.argument("value") < most:
                 raise InputError(
@@ -123,8 +118,8 @@ class PriorGroup:
 
     @property
     def is_truncated(self) -> bool:
-        """Whether the density is cut off at the bounds of the parameter."""
-        return bool(self.kind.bounds) and self.density.support != self.kind.name
+        """Whether the density is cut off at the bounds that a parameter has by itself."""
+        return self.kind in (POSITIVE, UNIT_INTERVAL) and self.density.support != self.kind.name
 
     @property
     def stem(self) -> str:
@@ -243,9 +238,29 @@ def _coefficient_groups(
                 f"b{predictor.suffix}", f"b{predictor.suffix}", predictor.theta, density,
                 chosen(priors), chosen(used), chosen(names), chosen(sources),
                 f"P{predictor.suffix}", members if len(densities) > 1 else None,
+                _between([priors[j] for j in members], predictor.theta),
             )
         )  # fmt: skip
     return groups
+
+
+def _between(priors: Sequence[Prior], parameter: str) -> Kind:
+    """Return the constraint of coefficients with these priors."""
+    if not priors:
+        return REAL
+    lower, upper = ([getattr(prior, name) for prior in priors] for name in ("lb", "ub"))
+    return bounded(np.array(lower), np.array(upper), parameter)
+
+
+def kind_of_coefficients(groups: Iterable[PriorGroup], parameter: str) -> Kind:
+    """Return the constraint of all of a predictor's coefficients, given the priors of a model."""
+    own = [group for group in groups if group.parameter == parameter]
+    members = [group.members or range(len(group.written)) for group in own]
+    found = {
+        j: prior for group, at in zip(own, members, strict=True)
+        for j, prior in zip(at, group.written, strict=True)
+    }  # fmt: skip
+    return _between([found[j] for j in sorted(found)], parameter)
 
 
 def _class_prior(config: PriorConfig, predictor: Predictor) -> tuple[Prior, str]:
@@ -282,9 +297,10 @@ def _hyperparameter_group(
         prior = parse_prior(text, item.name)
     scale = units.scale(predictor.name) * item.unit
     used = autoscaled(prior, scale, config) if item.has_units else prior
+    kind = bounded(prior.lb, prior.ub, item.name) if item.kind is REAL else item.kind
     return PriorGroup(
         item.name, item.prior_class, item.name, prior.density, (prior,), (used,), (item.name,),
-        (source,), kind=item.kind, text=item.text,
+        (source,), kind=kind, text=item.text,
     )  # fmt: skip
 
 
