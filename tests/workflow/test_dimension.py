@@ -112,6 +112,23 @@ def test_warm_up_is_counted_long_where_the_metric_of_a_mode_is_not_kept():
     assert with_dimension(given, lambda _: 1.2e-2).prepared.config.sample.draws == 250
 
 
+@pytest.mark.parametrize(("asked", "number"), [("auto", 3), (1, 1), (2, 2)])
+def test_constant_layers_are_those_of_three_trainings(asked, number):
+    """Their uncertainty is only between trainings, so that one has none."""
+    constant = {"network__hidden": [3, 2], "network__frozen": 1, "subspace__subspaces": asked}
+    found = with_dimension(prepared(**constant), lambda _: 1e-6)
+    assert found.prepared.config.subspace.trainings == number
+    assert found.prepared.config.sample.draws == (500 if number > 1 else 1000)
+    of_each = f" in each of {number} subspaces with constant layers of their own"
+    each = of_each if number > 1 else ""
+    assert found.reason.startswith(f"k = all 11 weights{each}, as always")
+
+
+def test_a_dimension_that_was_asked_for_is_that_of_one_training():
+    constant = {"network__hidden": [3, 2], "network__frozen": 1, "subspace__k": 2}
+    assert with_dimension(prepared(**constant)).prepared.config.subspace.trainings == 1
+
+
 def test_without_a_completion_it_is_not_spoken_of():
     *_, reason = decided(1.0, network__hidden=[40, 40])
     assert f"k = 8 of {MANY} weights in each of 3 subspaces: all would take" in reason

@@ -193,7 +193,7 @@ MODEL_FLAGS = (
          "Last epochs that pca, random and swag average.", MODEL),
     Flag("subspaces", ("subspace.subspaces",), str,
          "Subspaces, each from a training of its own; their posteriors are pooled. auto: three "
-         "where --k auto becomes a curve's; else one.",
+         "where --k auto becomes a curve's or layers are constants; else one.",
          MODEL, _number_or_auto),
     Flag("completion", ("subspace.completion",), str,
          "Of the weights outside the subspace: auto, their normal approximation, or none.", MODEL),
@@ -209,7 +209,8 @@ MODEL_FLAGS = (
     Flag("prior_sigma", ("priors.sigma",), str, "Prior on the residual sd.", MODEL),
     Flag("prior", (), list[str],
          "Prior on one parameter, as b_age='student_t(3, 0, 2.5)', or on all of a class, as "
-         "sds='normal(0, 1)'; repeatable.", MODEL, _priors),
+         "sds='normal(0, 1)'; of coefficients with bounds, as b_age='normal(0, 1), lb=0'; "
+         "repeatable.", MODEL, _priors),
     Flag("autoscale", ("priors.autoscale",), bool,
          "Multiply priors on b and sigma by the units of y and x.", MODEL),
     Flag("drop_missing", ("drop_missing",), bool,

@@ -4,7 +4,9 @@ The posterior of all weights is the one that subspaces imitate. It is taken wher
 75 of them, or where it can be sampled in the time that ``[sample] budget`` gives. Elsewhere it is
 the span of a curve from each of three trainings, whose posteriors are pooled: one training does not
 see how far trainings differ, which is the more of all that is uncertain the more rows there are.
-The weights outside each have their normal approximation (``subspace/completion.py``).
+The weights outside each have their normal approximation (``subspace/completion.py``). Constant
+layers differ between trainings too, and have no other uncertainty, so that there are three where
+a model has some.
 
 Seconds are predicted as
 
@@ -16,7 +18,7 @@ busy machine as on an idle one. What was chosen is part of the configuration tha
 In a subspace of up to 75 dimensions the Gauss-Newton metric of a mode makes some 15 steps of NUTS
 enough, and 10 in the span of a curve around one mode. All weights, whose posterior has many modes,
 are taken to need the longest trees that are allowed (``infer/trees.py``): where the data say much,
-they do.
+they do. A response of 0 and 1 says little: up to 1,500 rows, all trees had one length.
 
 ``draws = "auto"`` is decided here too. Wide intervals of few draws are worth more than narrow ones
 of many: before the weights are confined to a subspace, chains of 1,000 draws become shorter, as
@@ -29,7 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import ceil, floor
+from math import ceil, floor, inf
 from typing import NamedTuple
 
 from semistan.errors import InputError
@@ -51,6 +53,7 @@ WITH_MODE, IN_SPAN = 15, 10  # leapfrog steps of an iteration with the metric of
 POOLED, FEWEST, STEP = 500, 250, 50  # draws of a chain: of several subspaces, least, in steps
 FEW_CHAINS = 2  # of each of several subspaces, where the budget asks for it
 ENOUGH = 600  # least draws of a chain where all weights move
+SHALLOW = {500: 7, 1500: 8}  # depth of all trees of a bernoulli response, up to so many rows
 
 Seconds = Callable[[Prepared], float]
 
@@ -94,14 +97,16 @@ def with_dimension(prepared: Prepared, seconds: Seconds = gradient_seconds) -> D
     """
     config, d = prepared.config.subspace, prepared.model.network.d
     if config.k != "auto":
-        return Dimension(_with_scales(_longest(_one_training(prepared))))
+        return Dimension(_with_scales(_longest(_with_trainings(prepared, 1))))
     if not config.widens:
         narrow = _resolved(prepared, NARROW, None)
-        return Dimension(_with_scales(_longest(_one_training(narrow))))
+        return Dimension(_with_scales(_longest(_with_trainings(narrow, 1))))
     curve = min(config.curve or NARROW, min(prepared.model.network.sizes) - 1)
-    options, every = prepared.config.sample, _resolved(_one_training(prepared), d, curve)
+    several = TRAININGS if prepared.model.leading.any else 1
+    options = prepared.config.sample
+    every = _resolved(_with_trainings(prepared, several), d, curve)
     cost = _cost(every, seconds)
-    length = _length(prepared.config).at_least(ENOUGH)
+    length = _length(every.config).at_least(ENOUGH)
     draws = cost.longest(d, length, every=True)
     most = method_of(options).dimensions
     limited = most is not None and d > most
@@ -120,6 +125,8 @@ def _all_weights(every: Prepared, cost: _Cost, draws: int) -> Dimension:
     """Let all weights move, with so many draws of each chain."""
     subspaces, d = every.config.subspace.trainings, every.model.network.d
     each = f" in each of {subspaces} subspaces" if subspaces > 1 else ""
+    if each and every.model.leading.any:
+        each += " with constant layers of their own"
     reason = f"k = all {d} weights{each}"
     if d <= MOST_GAUSSIAN:
         reason += f", as always where there are up to {MOST_GAUSSIAN}"
@@ -129,15 +136,13 @@ def _all_weights(every: Prepared, cost: _Cost, draws: int) -> Dimension:
     return Dimension(_of_length(every, draws), reason)
 
 
-def _of_subspaces(prepared: Prepared, number: int) -> Prepared:
-    """Train so many subspaces."""
-    subspace = prepared.config.subspace.model_copy(update={"subspaces": number})
-    return replace(prepared, config=prepared.config.model_copy(update={"subspace": subspace}))
-
-
-def _one_training(prepared: Prepared) -> Prepared:
-    """Let ``auto`` be one subspace."""
-    return _of_subspaces(prepared, prepared.config.subspace.trainings)
+def _with_trainings(prepared: Prepared, number: int) -> Prepared:
+    """Let ``auto`` be so many subspaces."""
+    config = prepared.config
+    if config.subspace.subspaces != "auto":
+        return prepared
+    subspace = config.subspace.model_copy(update={"subspaces": number})
+    return replace(prepared, config=config.model_copy(update={"subspace": subspace}))
 
 
 def _length(config: ModelConfig) -> Length:
@@ -166,9 +171,8 @@ def _of_a_curve(prepared: Prepared, k: int, seconds: Seconds, reason: str) -> Di
     if prepared.config.priors.scales_all:
         found = replace(found, config=with_overrides(found.config, {"priors.sd_w": NO_SCALES}))
         reason += f"; prior {SD_W} is left out, which needs all weights"
-    number = prepared.config.subspace.subspaces
-    number = TRAININGS if number == "auto" else number
-    found = _of_subspaces(found, number)
+    found = _with_trainings(found, TRAININGS)
+    number = found.config.subspace.trainings
     length, cost = _length(found.config), _cost(found, seconds)
     draws = cost.longest(k, length)
     if draws is None and number > 1 and found.config.sample.chains == "auto":
@@ -265,11 +269,18 @@ class _Cost:
         of_mode = IN_SPAN if k <= COMPLETED and self._one_mode else WITH_MODE
         depth = trees_of(self.model, k, self.rows).resolve(self.options).max_treedepth
         assert depth != "auto"
-        most = 2**depth
+        most = 2 ** min(depth, self._turns_at if every else depth)
         steps = method.gradients or (min(of_mode, most) if with_mode else most)
         warmup = self._warmup(k) if self.options.warmup == "auto" else self.options.warmup
         rounds = ceil(self.options.chain_count / self.at_once)
         return warmup, float(self.subspaces * rounds * steps * self.gradient)
+
+    @property
+    def _turns_at(self) -> float:
+        """The depth at which trees turn by themselves where all weights move; inf if not known."""
+        if self.model.family.name != "bernoulli" or self.model.design.terms:
+            return inf
+        return next((depth for most, depth in SHALLOW.items() if self.rows <= most), inf)
 
     def _warmup(self, k: int) -> int:
         """Return the iterations of warm-up: few where all chains start at one mode."""
