@@ -14,6 +14,7 @@ from semistan.errors import InputError
 from semistan.infer.starts import find_starts
 from semistan.model.bounded import bounded
 from semistan.model.config import SampleConfig
+from semistan.model.left_out import left_out
 from semistan.model.names import MU
 from semistan.model.networks.networks import output_inputs, output_layers
 from semistan.model.parameter import REAL
@@ -25,7 +26,7 @@ from semistan.subspace.descent import descend, initial_parameters
 from semistan.workflow.fit import fit_model
 from semistan.workflow.train import train
 from support.assertions import Z, mcse
-from support.small import small_frame, small_prepared
+from support.small import small_bundle, small_frame, small_prepared
 from support.untrained import random_bundle
 
 LOWER = np.array([-np.inf, 0.0, -np.inf, -1.0])
@@ -202,6 +203,15 @@ def test_chains_start_inside():
     for metric in ("ggn", "diag_e"):
         for values in find_starts(bundle, rows, SampleConfig(metric=metric)).values:
             assert np.all((values["theta"] > 0) & (values["theta"] < 0.5))
+
+
+def test_a_completion_leaves_bounded_coefficients_where_they_are_and_says_so():
+    priors = {"b_x": "normal(0, 1), lb=0"}
+    bundle, _ = small_bundle("y ~ x + z + nn(u, v)", small_frame(40), priors=priors)
+    x, z = bundle.completion.others["theta"]
+    assert np.all(x == 0)
+    assert np.any(z != 0)
+    assert "b_x, between bounds, has no part of it" in left_out(bundle, 3)
 
 
 # ----------------------------------------------------------------------------- draws

@@ -315,21 +315,21 @@ def make_problem(model: Model, rows: Rows, device: str) -> Problem:
 
 def _bounds(model: Model, device: str) -> tuple[Tensor, Tensor] | None:
     """Return the bounds of what training moves beside the weights, over its units."""
-    limits = {item.parameter: item.kind.limits for item in model.priors if not item.size}
-    lower, upper = [], []
+    scalars = {item.parameter: item.kind.limits for item in model.priors if not item.size}
+    parts = []
     for predictor in model.design.predictors:
-        kind = kind_of_coefficients(model.priors, predictor.theta)
-        scale = model.units.coefficient_scale(predictor.name)
-        parts = [(np.zeros_like(scale), kind.limits, scale)]
+        units = model.units.coefficient_scale(predictor.name)
+        limits = kind_of_coefficients(model.priors, predictor.theta).limits
+        parts.append(np.column_stack([np.broadcast_to(each, units.shape) for each in limits])
+                     / units[:, None])  # fmt: skip
         for term in predictor.terms:
-            scalars = [item.name for item in term.hyperparameters() if item.kind is REAL]
             units = term.training_units(model.units.scale(predictor.name))
-            own = np.array([limits[name] for name in scalars]).reshape(-1, 2)
-            free = np.full((len(units) - len(own), 2), (-np.inf, np.inf))
-            parts.append((np.zeros_like(units), tuple(np.vstack([own, free]).T), units))
-        lower += [zeros + low / units for zeros, (low, _), units in parts]
-        upper += [zeros + high / units for zeros, (_, high), units in parts]
-    found = [np.concatenate(each) for each in (lower, upper)]
+            own = np.tile([-np.inf, np.inf], (len(units), 1))
+            real = [item.name for item in term.hyperparameters() if item.kind is REAL]
+            for j, name in enumerate(real):
+                own[j] = [limit / units[j] for limit in scalars[name]]
+            parts.append(own)
+    found = np.vstack(parts).T
     if not np.isfinite(found).any():
         return None
     low, high = (torch.tensor(each, dtype=torch.float64, device=device) for each in found)

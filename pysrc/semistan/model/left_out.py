@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from semistan.model.bundle import Bundle
+from semistan.words import listed
 
 
 def left_out(bundle: Bundle, subspaces: int) -> str:
@@ -20,7 +21,7 @@ def left_out(bundle: Bundle, subspaces: int) -> str:
     if bundle.completion:
         within = (
             "The weights outside the subspace have their normal approximation at a mode inside it "
-            f"({bundle.completion.text})."
+            f"({bundle.completion.text}).{_without_part(bundle)}"
         )
         pooled = (
             ""
@@ -37,3 +38,20 @@ def left_out(bundle: Bundle, subspaces: int) -> str:
         "a larger budget) or several subspaces."
     )
     return f"{within} {constant}".strip()
+
+
+def _without_part(bundle: Bundle) -> str:
+    """Name the coefficients that a normal approximation does not move."""
+    bounded = [
+        name
+        for group in bundle.model.priors
+        for name, prior in zip(group.names, group.written, strict=True)
+        if prior.is_bounded
+    ]
+    if not bounded:
+        return ""
+    have = "has" if len(bounded) == 1 else "have"
+    return (
+        f" {listed(bounded)}, between bounds, {have} no part of it: intervals are those of the "
+        "subspace."
+    )

@@ -194,7 +194,10 @@ class Term(Protocol):
 
     @property
     def training_size(self) -> int:
-        """Number of elements x that training moves; each is held by a normal(0, 1) penalty."""
+        """Number of elements x that training moves, its real hyperparameters first.
+
+        Each is held by a normal(0, 1) penalty.
+        """
 
     def training_value(self, x: Tensor, block: TensorBlock) -> Tensor:
         """Return what x (size,) adds to the predictor of each row, in the predictor's unit."""
