@@ -82,6 +82,7 @@ def test_bounds_stand_behind_the_density(text, bounds, again):
         ("b", "normal(0, 1), lb=1, ub=1", "lb must be below ub"),
         ("b", "normal(0, 1), lb=x", "only bounds are known, as in 'normal(0, 2.5), lb=0, ub=1'"),
         ("b", "normal(0, 1), scale=2", "only bounds are known"),
+        ("b", "normal(0, 1), lb=0, lb=1", "only bounds are known"),
         ("b", "normal(0, 1),", "only bounds are known"),
         ("b", "exponential(1)", "or give a coefficient bounds, as 'exponential(1), lb=0'"),
         ("b", "exponential(1), lb=-1", "exponential allows only positive values"),

@@ -76,11 +76,12 @@ def _bounds(inner: str, text: str, parameter: str) -> dict[str, float]:
     found: dict[str, float] = {}
     for part in inner.split(","):
         name, _, value = (piece.strip() for piece in part.partition("="))
+        twice = name in found
         try:
             found[name] = float(value)
         except ValueError:
             found[name] = math.nan
-        if name not in ("lb", "ub") or math.isnan(found[name]):
+        if twice or name not in ("lb", "ub") or math.isnan(found[name]):
             raise InputError(
                 f"prior '{parameter}': behind the density only bounds are known, as in "
                 f"'normal(0, 2.5), lb=0, ub=1', got '{text}'"
