@@ -112,6 +112,12 @@ def test_tempering_of_the_subspace_does_not_know_them():
         assert bundle.model.temper
 
 
+def test_a_construction_that_holds_the_coefficients_has_none():
+    naive = {"subspace__construction": "naive", "priors": {"b": "normal(0, 1), lb=0"}}
+    with pytest.raises(InputError, match="lie in the subspace, and no bounds can hold them"):
+        small_prepared("y ~ x + nn(u, v)", **naive)
+
+
 # ----------------------------------------------------------------------------- the program
 
 
@@ -141,12 +147,13 @@ def test_a_monotonic_effect_may_only_rise():
     assert "real<lower=0> bsp_mom;" in stan_program(prepared.model)
 
 
-def test_bounded_coefficients_are_sampled_and_not_integrated_out():
-    every = {"subspace__k": "auto", "formula": "y ~ x + nn(u, v)"}
-    free = small_prepared(priors={"b": "normal(0, 2)"}, **every).model.integral
-    kept = small_prepared(priors={"b": "normal(0, 2), lb=0"}, **every).model.integral
-    assert free is None or "theta" in free.parameters
-    assert kept is None or "theta" not in kept.parameters
+@pytest.mark.parametrize(("bounds", "sampled"), [("", False), (", lb=0", True)])
+def test_bounded_coefficients_are_sampled_and_not_integrated_out(bounds, sampled):
+    bundle, _ = random_bundle("gaussian", priors={"b": f"normal(0, 2){bounds}"},
+                              subspace={"construction": "full"})  # fmt: skip
+    integral = bundle.model.integral
+    assert integral.phi
+    assert ("theta" not in integral.parameters) == sampled
 
 
 # ----------------------------------------------------------------------------- training, starts
@@ -225,6 +232,13 @@ def test_draws_of_the_prior_are_those_of_the_density_between_the_bounds(lower, u
     bundle, rows = random_bundle("gaussian", priors=priors)
     draws = prior_draws(bundle, rows, (4, 500), np.random.default_rng(1)).theta[..., 0].ravel()
     assert stats.kstest(draws, stats.truncnorm(lower, upper).cdf).pvalue > 1e-3
+
+
+def test_a_share_has_draws_between_0_and_1_under_a_wider_density():
+    bundle, rows = random_bundle("zero_inflated_poisson", priors={"zi": "exponential(0.5)"})
+    draws = prior_draws(bundle, rows, (4, 500), np.random.default_rng(1)).dispersion["zi"].ravel()
+    cut = stats.expon(scale=2)
+    assert stats.kstest(draws, lambda x: cut.cdf(x) / cut.cdf(1)).pvalue > 1e-3
 
 
 @pytest.mark.slow

@@ -1,11 +1,9 @@
 """Draws of the unconstrained coordinates q from the prior.
 
-The parameters are independent, but for weights and their scales; a density that is cut off at
-zero is drawn by inversion,
+The parameters are independent, but for weights and their scales; a density that is cut off is
+drawn by inversion of the tail that holds the values between its limits a and b,
 
-    sigma = S^-1(u S(0)),    u ~ U(0, 1),    S(x) = P(sigma > x),
-
-and one between bounds so too, from the tail that holds them.
+    x = S^-1(S(b) + u (S(a) - S(b))),    u ~ U(0, 1),    S(x) = P(X > x).
 """
 
 from __future__ import annotations
@@ -17,6 +15,7 @@ import numpy as np
 from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
+from semistan.model.parameter import REAL
 from semistan.model.priors.distributions import scipy_priors
 from semistan.model.priors.groups import PHI, PriorGroup
 from semistan.model.priors.weight_scales import SD_W
@@ -43,22 +42,20 @@ def prior_states(bundle: Bundle, size: int, generator: np.random.Generator) -> A
 def _drawn(
     group: PriorGroup, distribution: Any, shape: tuple[int, ...], generator: np.random.Generator
 ) -> Array:
-    if group.is_truncated:
-        return np.asarray(distribution.isf(generator.random(shape) * distribution.sf(0)))
-    if group.kind.name == "bounded":
-        return _drawn_between(distribution, group.kind.limits, generator.random(shape))
-    return np.asarray(distribution.rvs(size=shape, random_state=generator))
+    if group.kind is REAL or group.density.support == group.kind.name:
+        return np.asarray(distribution.rvs(size=shape, random_state=generator))
+    return _drawn_between(distribution, group.kind.limits, generator.random(shape))
 
 
 def _drawn_between(distribution: Any, limits: tuple[Any, Any], u: Array) -> Array:
     """Map uniform numbers to draws of a density that is cut to limits.
 
-    Above the median the upper tail is inverted, which has digits where the lower one is 1.
+    From the median on, the upper tail is inverted, which has digits where the lower one is 1.
     """
     lower, upper = limits
     low, up = distribution.cdf(lower), distribution.cdf(upper)
     beyond, least = distribution.sf(lower), distribution.sf(upper)
     above = distribution.isf(least + u * (beyond - least))
     below = distribution.ppf(low + u * (up - low))
-    drawn = np.where(np.greater(lower, distribution.median()), above, below)
+    drawn = np.where(np.greater_equal(lower, distribution.median()), above, below)
     return np.asarray(np.clip(drawn, lower, upper))

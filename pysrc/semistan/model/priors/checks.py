@@ -25,8 +25,14 @@ def check_priors(config: ModelConfig, design: Design) -> None:
     InputError
         Naming the nearest coefficient.
     """
-    if (density := parse_prior(config.priors.b, "b").density).joint:
-        _check_joint(density, config, design)
+    of_all = parse_prior(config.priors.b, "b")
+    if of_all.density.joint:
+        _check_joint(of_all.density, config, design)
+    if of_all.is_bounded and config.subspace.holds_theta:
+        raise InputError(
+            f"prior 'b': in the construction '{config.subspace.construction}' the coefficients lie "
+            "in the subspace, and no bounds can hold them"
+        )
     _check_varying(config.priors, design)
     _check_classes(config, design)
     coefficients, others = _keys(config.priors, design)
