@@ -294,7 +294,7 @@ def own(settings: Mapping[str, Any], quick: Mapping[str, Any], task: Task) -> Fo
         eta=eta,
         age=age,
         train_seconds=seconds["train"],
-        sample_seconds=seconds.get("starts", 0.0) + seconds["sample"],  # of several, in training
+        sample_seconds=seconds.get("starts", 0.0) + seconds["sample"],  # else in training
         notes={
             "rhat": rhat,
             "ess": ess,

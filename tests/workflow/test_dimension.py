@@ -58,6 +58,27 @@ def test_the_prediction_is_rounds_of_chains_times_iterations_times_steps(monkeyp
     assert "77 s" in reason  # 2^7 steps, with the output layer integrated out
 
 
+@pytest.mark.parametrize(
+    ("family", "formula", "rows", "seconds"),
+    [
+        ("bernoulli", "flag ~ x + nn(u, v)", 500, "8 s"),  # 2 x 300 x 2^7 x 0.1 ms
+        ("bernoulli", "flag ~ x + nn(u, v)", 501, "15 s"),
+        ("bernoulli", "flag ~ x + nn(u, v)", 1501, "61 s"),
+        ("bernoulli", "flag ~ x + (1 | g) + nn(u, v)", 500, "61 s"),
+        ("poisson", "count ~ x + nn(u, v)", 500, "61 s"),
+    ],
+)
+def test_trees_of_few_zeros_and_ones_are_counted_as_long_as_they_are(
+    family, formula, rows, seconds, monkeypatch
+):
+    monkeypatch.setattr("semistan.workflow.dimension.plan_threads", lambda _: (2, 1))
+    given = small_prepared(
+        formula, small_frame(rows), family=family, subspace__k="auto", sample__chains=4,
+        sample__warmup=100, sample__draws=200,
+    )  # fmt: skip
+    assert f"up to {seconds} (" in with_dimension(given, lambda _: 1e-4).reason
+
+
 @pytest.mark.parametrize(("hidden", "seconds"), [(3, "41 s"), (40, "31 s")])
 def test_warm_up_is_longer_where_a_dense_metric_is_learnt(hidden, seconds, monkeypatch):
     monkeypatch.setattr("semistan.workflow.dimension.plan_threads", lambda _: (4, 1))

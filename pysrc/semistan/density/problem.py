@@ -319,7 +319,7 @@ def _bounds(model: Model, device: str) -> tuple[Tensor, Tensor] | None:
     parts = []
     for predictor in model.design.predictors:
         units = model.units.coefficient_scale(predictor.name)
-        limits = kind_of_coefficients(model.priors, predictor.theta).limits
+        limits = kind_of_coefficients(model.config.priors, predictor).limits
         parts.append(np.column_stack([np.broadcast_to(each, units.shape) for each in limits])
                      / units[:, None])  # fmt: skip
         for term in predictor.terms:

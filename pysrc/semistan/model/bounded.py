@@ -66,10 +66,11 @@ def _bounds_text(limits: tuple[Array | float, Array | float], name: str) -> str:
     """Return the constraint of a bounded parameter in Stan."""
     found = []
     for word, values in zip(BOUNDS, limits, strict=True):
-        first = np.ravel(values)[0]
-        if np.isfinite(values).any():
-            same = bool(np.all(values == first))
-            found.append(f"{word}={in_stan(first) if same else f'{name}_{word}'}")
+        first, *others = np.unique(values)
+        if others:
+            found.append(f"{word}={name}_{word}")
+        elif np.isfinite(first):
+            found.append(f"{word}={in_stan(first)}")
     return f"<{', '.join(found)}>"
 
 
@@ -84,5 +85,5 @@ def bounds_of_each(parameter: Parameter) -> dict[str, Array]:
     return {
         f"{parameter.name}_{word}": np.ravel(values)
         for word, values in zip(BOUNDS, parameter.kind.limits, strict=True)
-        if f"={parameter.name}_{word}" in parameter.kind.bounds
+        if len(np.unique(values)) > 1
     }

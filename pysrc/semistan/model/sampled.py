@@ -78,7 +78,7 @@ def _linear_parameters(
     if predictor.is_mean and model.joint:
         return [*found, *model.joint.parameters(prior_data, P)]
     if P or predictor.is_mean:
-        kind = kind_of_coefficients(model.priors, predictor.theta)
+        kind = kind_of_coefficients(model.config.priors, predictor)
         theta = Parameter(
             predictor.theta, f"structured coefficients{of}", (P,), (f"P{predictor.suffix}",), kind
         )  # fmt: skip

@@ -31,9 +31,7 @@ from semistan.model.config import ModelConfig
 from semistan.model.design import Design
 from semistan.model.families.families import FAMILIES
 from semistan.model.families.measured import response_family
-from semistan.model.priors.densities import parse_prior
-from semistan.model.priors.density import Prior
-from semistan.model.priors.section import PriorConfig
+from semistan.model.priors.groups import priors_of_coefficients
 from semistan.model.varying import parameters_text, terms_text
 
 
@@ -85,7 +83,7 @@ def temper_of(config: ModelConfig, design: Design) -> Temper | None:
         )
     if not design.coefficients:
         return Temper(options.temperature, None)
-    priors = coefficient_priors(config.priors, design)
+    priors = priors_of_coefficients(config.priors, design.mean)
     densities = {prior.density for prior in priors}
     names = {density.name for density in densities}
     if len(densities) > 1:
@@ -114,12 +112,3 @@ def temper_of(config: ModelConfig, design: Design) -> Temper | None:
             "use temper = 'likelihood'"
         )
     return Temper(options.temperature, "laplace")
-
-
-def coefficient_priors(priors: PriorConfig, design: Design) -> set[Prior]:
-    """Return the priors on the mean's coefficients, each once."""
-    own = priors.coefficients
-    written = {
-        (own[name], name) if name in own else (priors.b, "b") for name in design.coefficients
-    }
-    return {parse_prior(text, key) for text, key in written}

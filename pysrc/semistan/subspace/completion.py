@@ -199,8 +199,7 @@ def _completion(
     T = np.zeros((len(q), n))
     T[:R, :k] = np.transpose(moved_by_one) - start[:, None]
     T[R:, k:] = np.eye(n - k)
-    held = np.zeros(len(q), dtype=bool)
-    held[R:] = np.concatenate([p.constrained for p in outside.layout.parameters])[R:]
+    held = np.concatenate([p.constrained for p in outside.layout.parameters])
     around = expansion(part, torch.tensor(q)).among(torch.from_numpy(np.flatnonzero(~held)))
     slope = around.gradient.numpy()
     if part is not outside:

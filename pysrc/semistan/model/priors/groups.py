@@ -5,7 +5,7 @@ How wide that of phi is may depend on the subspace, and is known after training 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -220,7 +220,7 @@ def _coefficient_groups(
     of_class, class_source = _class_prior(config, predictor)
     names, own = predictor.coefficients, config.coefficients
     scales = units.coefficient_scale(predictor.name)
-    priors = [parse_prior(own[name], name) if name in own else of_class for name in names]
+    priors = priors_of_coefficients(config, predictor)
     used = [
         autoscaled(prior, float(scale), config) for prior, scale in zip(priors, scales, strict=True)
     ]
@@ -244,23 +244,23 @@ def _coefficient_groups(
     return groups
 
 
+def priors_of_coefficients(config: PriorConfig, predictor: Predictor) -> list[Prior]:
+    """Return the prior of each of a predictor's coefficients, as written."""
+    (of_class, _), own = _class_prior(config, predictor), config.coefficients
+    return [
+        parse_prior(own[name], name) if name in own else of_class for name in predictor.coefficients
+    ]
+
+
+def kind_of_coefficients(config: PriorConfig, predictor: Predictor) -> Kind:
+    """Return the constraint of all of a predictor's coefficients."""
+    return _between(priors_of_coefficients(config, predictor), predictor.theta)
+
+
 def _between(priors: Sequence[Prior], parameter: str) -> Kind:
     """Return the constraint of coefficients with these priors."""
-    if not priors:
-        return REAL
-    lower, upper = ([getattr(prior, name) for prior in priors] for name in ("lb", "ub"))
-    return bounded(np.array(lower), np.array(upper), parameter)
-
-
-def kind_of_coefficients(groups: Iterable[PriorGroup], parameter: str) -> Kind:
-    """Return the constraint of all of a predictor's coefficients, given the priors of a model."""
-    own = [group for group in groups if group.parameter == parameter]
-    members = [group.members or range(len(group.written)) for group in own]
-    found = {
-        j: prior for group, at in zip(own, members, strict=True)
-        for j, prior in zip(at, group.written, strict=True)
-    }  # fmt: skip
-    return _between([found[j] for j in sorted(found)], parameter)
+    lower, upper = (np.array([getattr(prior, name) for prior in priors]) for name in ("lb", "ub"))
+    return bounded(lower, upper, parameter)
 
 
 def _class_prior(config: PriorConfig, predictor: Predictor) -> tuple[Prior, str]:
