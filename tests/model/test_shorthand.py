@@ -128,12 +128,20 @@ def test_a_dot_takes_no_column_twice():
 
 @pytest.mark.parametrize(
     "text",
-    ["y ~ mi(x) + nn(u)", "y ~ x + nn(mi(u))", "y | mi() ~ x + nn(u)",
-     "bf(y ~ mi(x) + nn(u)) + bf(x | mi() ~ z)"],
-)  # fmt: skip
-def test_missing_values_as_parameters_are_refused_with_what_to_do(text):
-    with pytest.raises(InputError, match=r"mi\(\) is not available.*\n?.*semistan fit --impute"):
-        parse_formula(text)
+    [
+        "bf(y ~ mi(x) + nn(u)) + bf(x | mi() ~ z)",
+        "bf(y ~ mi(x) + nn(u)) + bf(x | mi() ~ z) + set_rescor(FALSE)",
+        "brmsformula(y ~ mi(x) + nn(u)) + bf(x|mi() ~ z)+set_rescor(rescor = FALSE)",
+        "bf(y ~ mi(x) + nn(u), x | mi() ~ z)",
+    ],
+)
+def test_formulas_that_brms_adds_stand_behind_one_another(text):
+    assert parse_formula(text).mean == parse_formula("y ~ mi(x) + nn(u), x | mi() ~ z").mean
+
+
+def test_mi_is_a_call_in_places_where_a_name_is_none():
+    with pytest.raises(InputError, match=r"mi\(\) must be a term of its own"):
+        parse_formula("y ~ x + nn(mi(u))")
     assert parse_formula("y ~ `mi(x)` + nn(mi)").columns == ("mi(x)", "mi")
 
 

@@ -127,9 +127,10 @@ PROGRAMS = (
                      "b_sigma_z": "normal(0, 1), lb=0"}),
     _program("scales of weights", "gaussian", "kernel", **ALL, priors=SCALES),
     _program("scales of weights, kernel", "poisson", "kernel", "linear networks", kernel="cpp",
-             **ALL, priors=SCALES, formula="y ~ x1 + nn(u1, u2) + nn(v)"),
+             **ALL, priors=SCALES, formula="y ~ x1 + mi(e) + nn(u1, u2) + nn(v), e | mi() ~ 1"),
     _program("scales of weights, integrated out, kernel", "gaussian", "kernel", "linear networks",
-             kernel="cpp", **ALL, priors=SCALES, formula="y ~ x1 + nn(u1, u2) + z:nn(v)"),
+             kernel="cpp", **ALL, priors=SCALES,
+             formula="y ~ x1 + mi(e) + nn(u1, u2) + z:nn(v), e | mi() ~ x1 + g"),
     # terms
     _program("every term", "binomial", "kernel", "linear offset smooth group",
              formula=f"y | trials(tries) + weights(w) ~ {TERMS}", **BOTH),
@@ -150,7 +151,7 @@ PROGRAMS = (
              "linear offset smooth group networks predictor", feature="sheared",
              formula=f"y ~ {TERMS} + nn(v), sigma ~ z", **SHEARED),
     _program("kinds of terms", "gaussian", "kernel", "linear smooth group networks predictor",
-             formula="y ~ x1 + g + s(v, by=g, k=4) + s(w, by=z, k=4) + s(x2, bs='cc', k=5) "
+             formula="y ~ x1 + g + mi(e) + s(v, by=g, k=4) + s(w, by=z, k=4) + s(x2, bs='cc', k=5) "
                      "+ gp(u3, k=5) + gp(z, k=4, cov='matern25') + gp(v, by=g, k=3) "
                      "+ gp(u2, by=g, k=3, cov='matern25') + gp(u3, by=x2, k=4) "
                      "+ gp(u2, u3, by=g, k=200, cov='matern15') + gp(x2, v, k=80, cov='matern25') "
@@ -158,7 +159,8 @@ PROGRAMS = (
                      "+ (1 + x1 | gr(g, cov='A.csv')) + nn(u1), "
                      "sigma ~ s(g, bs='re') + gp(x2, by=g, k=3, cov='matern15') "
                      "+ (1 + x2 || gr(h, by=t)) + (1 | mm(g, t)) + gp(v, k=4, cov='matern15') "
-                     "+ mo(h) + t2(x1, v, k=[3, 4]) + gp(x1, v, k=40) + nn(u2)"),
+                     "+ mo(h) + t2(x1, v, k=[3, 4]) + gp(x1, v, k=40) + nn(u2), "
+                     "e | mi() ~ g + x2"),
     _program("networks", "gaussian", "kernel", "linear networks predictor",
              formula="y ~ x1 + nn(u1, u2, hidden=[3, 2], activation='softplus') + nn(v), "
                      "sigma ~ z + nn(u2, u3, hidden=[])", kernel="cpp",

@@ -12,5 +12,5 @@ MODELS = {
     "categorical": (
         "categorical(bus, car, train)", "y ~ x1 + mo(h) + nn(u1), mutrain ~ x2 + mo(h)"
     ),
-    "skew_normal": ("skew_normal", "y ~ x1 + nn(u1), alpha ~ z"),
+    "skew_normal": ("skew_normal", "y ~ x1 + mi(e) + nn(u1), alpha ~ z, e | mi() ~ x1"),
 }  # fmt: skip

@@ -93,6 +93,7 @@ def random_frame(name, generator, n=30):
         tries=TRIALS[np.arange(n) % 3], w=apart.uniform(0.5, 2, n),
         z=apart.normal(-0.5, 0.3, n), g=np.array(["c", "a", "b", "d"])[np.arange(n) % 4],
         h=np.arange(n) // 5, t=np.array(["a", "b"])[np.arange(n) // 5 % 2], v=apart.normal(3, 2, n),
+        e=np.where(np.arange(n) % 5 == 2, np.nan, apart.normal(50, 3, n)),
     )  # fmt: skip
 
 

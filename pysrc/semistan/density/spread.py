@@ -3,7 +3,7 @@
 The joint density of coefficients and their standard deviations has its mode where the standardised
 coefficients vanish, far from its mass. So their covariance within each term is held at an estimate
 of its own while a mode is climbed to, and is replaced by what that mode says, as in the EM
-algorithm (``Penalised.reestimated``).
+algorithm (``Reestimated``).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from semistan.lazy import torch
 from semistan.model.arrays import Array
-from semistan.model.terms.penalised import Penalised
+from semistan.model.terms.term import Reestimated
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,8 +27,8 @@ def held_coordinates(target: Target, size: int) -> np.ndarray:
     names = [
         name
         for term in target.bundle.design.terms
-        if isinstance(term, Penalised)
-        for name in (term.names[1], *term.spread)
+        if isinstance(term, Reestimated)
+        for name in term.held
     ]
     held = np.zeros(size, dtype=bool)
     held[target.layout.positions(names)] = True
@@ -53,10 +53,10 @@ def reestimated(target: Target, q: Array, covariance: Array) -> Array:
     values |= {name: np.array(value) for name, value in target.constants.items()}
     for predictor in target.bundle.design.predictors:
         for term in predictor.terms:
-            if isinstance(term, Penalised):
-                at = target.layout.positions([term.names[0]])
+            if isinstance(term, Reestimated):
+                at = target.layout.positions([term.standardised])
                 scale = target.bundle.units.scale(predictor.name)
-                unit = _flat(units.get(term.names[0], 1.0), len(at))
+                unit = _flat(units.get(term.standardised, 1.0), len(at))
                 own = unit[:, None] * covariance[np.ix_(at, at)] * unit
                 values |= term.reestimated(values, own, set(target.constants), scale)
     return target.layout.pack(values)

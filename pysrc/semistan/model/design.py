@@ -42,6 +42,7 @@ from semistan.model.table.columns import (
 )
 from semistan.model.table.disguised import check_disguised
 from semistan.model.table.given import given_values
+from semistan.model.table.imputed import number_column, numbers_in, with_numbers
 from semistan.model.table.input_kinds import inputs_from_plain, learn_inputs
 from semistan.model.table.inputs import Inputs
 from semistan.model.table.kinds import (
@@ -249,7 +250,8 @@ def learn_design(
         raise InputError(f"a fit needs at least two rows of data, got {len(frame)}")
     used = tuple(dict.fromkeys((*formula.outcome, *formula.columns)))
     check_columns(frame, used, formula.text)
-    table = canonical(frame[list(used)], canonical_names(formula))
+    numbered = map(number_column, formula.imputed)
+    table = canonical(with_numbers(formula, frame)[[*used, *numbered]], canonical_names(formula))
     y = response_values(formula, table, categories)
     table = used_levels_only(table, formula.columns)
     origins = first_dates(table, formula.dated)
@@ -350,6 +352,7 @@ def apply_design(
         raise InputError("the table has a header but no rows")
     needed = (*(formula.outcome if response else ()), *formula.columns)
     check_columns(frame, needed, formula.text)
+    needed = (*needed, *numbers_in(formula, frame))
     counted = in_days(frame[list(dict.fromkeys(needed))], design.origins)
     table = canonical(counted, canonical_names(formula), design.kinds)
     U = np.hstack([inputs.numbers(table) for inputs in design.networks])

@@ -22,6 +22,7 @@ from semistan.model.names import MU
 from semistan.model.predictor import NetworkSlope, Predictor
 from semistan.model.priors.lines import priors_as_used, priors_before_training
 from semistan.model.stan_text import TIED, comment
+from semistan.model.terms.term import Modelled
 from semistan.program.subspace import TEXTS
 from semistan.version import __version__
 
@@ -86,6 +87,9 @@ def _model_lines(model: Model) -> Iterator[str]:
         unit = "eta_scale " if slope in design.mean.slopes else ""
         f = f"f_{slope.network + 1}(...; w_{slope.network + 1})"
         yield f"{slope.name} = {unit}mean({f}) / {slope.scale:.4g}, over the rows"
+    for term in design.terms:
+        if isinstance(term, Modelled):
+            yield from term.model_lines
     for network in formula.networks:
         if len(network.of) > 1:
             outputs = tuple(_output(model, name) for name in network.of)

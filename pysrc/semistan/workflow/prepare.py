@@ -52,6 +52,7 @@ from semistan.model.predictor import check_parameters
 from semistan.model.priors.checks import check_free_theta, check_priors
 from semistan.model.separation import separation_notes
 from semistan.model.table.given import check_given, check_weights
+from semistan.model.table.imputed import with_numbers
 from semistan.model.table.kinds import check_dates
 from semistan.model.table.missing import complete_rows
 from semistan.model.table.outcome import with_levels_of, with_outcome
@@ -321,11 +322,13 @@ def new_rows(
     drop_missing: bool = False,
     allow_new_levels: bool = False,
     groups: str = KNOWN,
+    training: bool = False,
     watch: Watch = NOBODY,
 ) -> Rows:
     """Apply a bundle's design to new rows, and say which of them were dropped.
 
-    Where the effects of groups are not those of the rows' levels, these may be new or absent.
+    Where the effects of groups are not those of the rows' levels, these may be new or absent. The
+    rows may be those of the ``training``, whose missing values have parameters.
 
     Raises
     ------
@@ -337,6 +340,7 @@ def new_rows(
         bundle, frame, response=response, drop_missing=drop_missing, groups=groups, watch=watch
     )
     known = groups == KNOWN
+    kept = with_numbers(formula, kept) if training else kept
     rows = apply_design(
         bundle.design, kept, response=response, allow_new_levels=allow_new_levels or not known
     )
@@ -397,7 +401,7 @@ def training_rows(
     dialect = dialect_of(bundle.config, bundle.design.text_columns)
     table, drop = read_table(path, dialect), bundle.config.drop_missing
     watch = Watch(reading=reading)
-    rows = new_rows(bundle, table, response=True, drop_missing=drop, watch=watch)
+    rows = new_rows(bundle, table, response=True, drop_missing=drop, training=True, watch=watch)
     if len(rows) != bundle.source.rows:
         raise InputError(
             f"the bundle was trained on {bundle.source.rows} rows, '{path}' has {len(rows)}"

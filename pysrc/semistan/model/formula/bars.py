@@ -82,6 +82,13 @@ NO_THRES = (
 )
 
 
+NO_MISSING_RESPONSE = (
+    "mi() left of '~' is for columns on its right, as y ~ mi(x) + nn(u), x | mi() ~ z; a row "
+    "without its response says nothing of the coefficients: leave it out by --drop-missing, and "
+    "predict it afterwards"
+)
+
+
 def _additions(text: str, plain: str, start: int, end: int) -> dict[str, Span]:
     """Read ``weights(w) + trials(n)`` between two places."""
     found: dict[str, Span] = {}
@@ -91,6 +98,8 @@ def _additions(text: str, plain: str, start: int, end: int) -> dict[str, Span]:
         closed = enclosing(plain, (inside, inside), first)[1] == last
         if call and call[1] == "thres":
             raise formula_error(text, NO_THRES, (first, last))
+        if call and call[1] == "mi":
+            raise formula_error(text, NO_MISSING_RESPONSE, (first, last))
         if call is None or call[1] not in ADDITIONS or not closed:
             raise formula_error(
                 text,

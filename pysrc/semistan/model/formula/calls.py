@@ -22,6 +22,8 @@ class TermCall:
         Its other arguments.
     by : str
         The column by which it varies, empty without.
+    predicted_by : tuple of str
+        The terms of what stands behind a comma for it: ``z`` of ``x | mi() ~ z`` for ``mi(x)``.
     """
 
     kind: str
@@ -29,6 +31,7 @@ class TermCall:
     options: tuple[tuple[str, Any], ...] = ()
     others: tuple[str, ...] = ()
     by: str = ""
+    predicted_by: tuple[str, ...] = ()
 
     @property
     def arguments(self) -> tuple[str, ...]:

@@ -23,6 +23,13 @@ from semistan.model.formula.expression import (
     variables,
 )
 from semistan.model.formula.images import Image, image_of
+from semistan.model.formula.imputation import (
+    MI,
+    check_imputed,
+    imputation_at,
+    read_imputation,
+    with_imputations,
+)
 from semistan.model.formula.left import read_left
 from semistan.model.formula.right import PredictorFormula, read_predictor
 from semistan.model.formula.shorthand import written_out
@@ -221,6 +228,20 @@ class Formula:
         return unique(name for name in named if name not in explaining)
 
     @property
+    def imputed(self) -> tuple[str, ...]:
+        """Columns whose missing values are parameters: x of ``mi(x)``."""
+        calls = (call for call in self.mean.calls if call.kind == MI)
+        return tuple(name for call in calls for name in variables(call.expression))
+
+    @property
+    def imputing(self) -> tuple[str, ...]:
+        """Columns from which missing values are predicted, and nothing else."""
+        calls = tuple(replace(call, predicted_by=()) for call in self.mean.calls)
+        mean = replace(self.mean, calls=calls)
+        explaining = {v for predictor in (mean, *self.others) for v in predictor.variables}
+        return tuple(name for name in self.mean.variables if name not in explaining)
+
+    @property
     def outcome(self) -> tuple[str, ...]:
         """Columns of the response, its weights and its censoring, not needed to predict."""
         beside = (self.weights, *self.cens)
@@ -247,6 +268,7 @@ def parse_formula(text: str) -> Formula:
             f"the formula '{text[:60]} ...' is too long or too deeply nested to be read"
         ) from None
     _check_response(formula)
+    check_imputed(formula.text, formula.predictors)
     _check_images(formula)
     _check_shared(formula)
     return formula
@@ -320,7 +342,15 @@ def _all_parts(text: str) -> Formula:
     predictors: list[PredictorFormula] = []
     first, *others = spans_of(text)
     mean = _whole_text(text, first, _checked_formula) if others else _checked_formula(text)
+    found: dict[str, tuple[str, ...]] = {}
     for span in others:
+        if imputation := imputation_at(text, span):
+            name, tilde = imputation
+            if name in found:
+                message = f"what '{name}' is predicted from stands here twice; write it as one"
+                raise formula_error(text, message, stripped(text, *span))
+            found[name] = _whole_text(text, (tilde, span[1]), read_imputation)
+            continue
         if "~" not in masked(text)[slice(*span)]:
             message = (
                 "expected a parameter's predictor or value behind the comma: 'sigma ~ z', 'nu = 4'"
@@ -331,7 +361,8 @@ def _all_parts(text: str) -> Formula:
             message = f"'{predictor.name}' has a predictor already; write its terms as one"
             raise formula_error(text, message, stripped(text, *span))
         predictors.append(predictor)
-    return replace(mean, text=text, predictors=(*mean.predictors, *predictors))
+    of_mean = with_imputations(mean.mean, found, text)
+    return replace(mean, text=text, predictors=(of_mean, *predictors))
 
 
 def spans_of(text: str) -> list[tuple[int, int]]:

@@ -72,7 +72,12 @@ class PredictorFormula:
     def expressions(self) -> tuple[str, ...]:
         """All terms but the levels of groups."""
         effects = (term for group in self.groups for term in group.expressions)
-        called = (item for call in self.calls for item in (*call.arguments, call.by) if item)
+        called = (
+            item
+            for call in self.calls
+            for item in (*call.arguments, call.by, *call.predicted_by)
+            if item
+        )
         inputs = (term for network in self.networks for term in network)
         multiplied = (term for term in self.times if term)
         return (*self.structured, *called, *inputs, *multiplied, *self.offsets, *effects)

@@ -20,9 +20,9 @@ from semistan.model.formula.patterns import (
 from semistan.model.formula.syntax import CODINGS, Span, closing, formula_error, masked
 from semistan.model.spelling import in_formula
 
-_BF = re.compile(r"\s*(?:bf|brmsformula)\s*\(")
+_BF = re.compile(r"\s*\+?\s*(?:bf|brmsformula)\s*\(")
+_RESCOR = re.compile(r"\s*\+\s*set_rescor\s*\(\s*(?:rescor\s*=\s*)?F(?:ALSE|alse)\s*\)\s*")
 _FACTOR = re.compile(r"(?<![\w.])(?:__\.)?factor(?=\s*\()")  # a word of Python's is masked
-_MI = re.compile(r"(?<![\w.])(mi)\s*\(")
 _NAMES = re.compile(
     r"`(?P<quoted>[^`]*)`|'[^'\n]*'|\"[^\"\n]*\"|(?<![\w.])(?P<plain>[^\W\d][\w.]*)(?!\s*\(|\w)"
 )
@@ -32,36 +32,37 @@ _WITHIN = re.compile(r"`[^`]*`|'[^'\n]*'|\"[^\"\n]*\"|(?P<operator>%in%)")
 _NAMELESS = re.compile(r"(Unnamed: \d+)?")  # as pandas calls a column without a name
 
 
-NO_MI = (
-    "mi() is not available: missing values are no parameters here. Fill them in several times, as "
-    "R's mice does, and fit all tables at once: semistan fit --impute; or leave such rows out by "
-    "--drop-missing"
-)
-
-
 def written_out(text: str) -> str:
     """Write ``bf(y ~ x, sigma ~ z)``, ``factor(g)``, ``x %in% g`` and ``(1 | g/h)`` out.
 
-    No table is needed. As in R, ``x %in% g`` is ``x:g``.
+    No table is needed. As in R, ``x %in% g`` is ``x:g``. The parts of ``bf(y ~ mi(x)) + bf(x | mi()
+    ~ z)`` go behind one another.
 
     Raises
     ------
     InputError
-        For ``mi()``, and a column called ``.``, with its place.
+        For a column called ``.``, with its place.
     """
-    source = masked(text)
-    if found := _MI.search(source):
-        raise formula_error(text, NO_MI, found.span(1))
-    if (found := _BF.match(source)) and source.count("(") == source.count(")"):
-        end = closing(source, found.end())
-        if not source[end:].strip():
-            text = text[found.end() : end - 1].strip()
+    text = _without_bf(text)
     if found := _DOT_NAME.search(text):
         message = "a column cannot be called '.', which is all other columns; rename it"
         raise formula_error(text, message, found.span())
     text = _replaced(text, ((span, ":") for span in _within(text)))
     text = _replaced(text, ((match.span(), "C") for match in _FACTOR.finditer(masked(text))))
     return _replaced(text, _nested(text))
+
+
+def _without_bf(text: str) -> str:
+    """Return what stands in ``bf()``, or in several that are added, between commas."""
+    source = masked(text)
+    if source.count("(") != source.count(")"):
+        return text
+    start, parts = 0, []
+    while found := _BF.match(source, start):
+        start = closing(source, found.end())
+        parts.append(text[found.end() : start - 1].strip())
+    whole = not source[start:].strip() or _RESCOR.fullmatch(source, start)
+    return ", ".join(parts) if parts and whole else text
 
 
 def needs_table(text: str) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 
 from semistan.errors import InputError
 from semistan.model.formula.formula import parse_formula, spans_of
+from semistan.model.formula.imputation import imputation_at
 from semistan.model.formula.right import PredictorFormula
 from semistan.model.formula.syntax import masked
 
@@ -46,10 +47,12 @@ def smooth_formula(text: str, bends: Callable[[str], bool]) -> str:
         If a network's inputs are images or it is a module of the user's.
     """
     _check(text)
-    spans, predictors = spans_of(text), parse_formula(text).predictors
+    predictors = iter(parse_formula(text).predictors)
     return ",".join(
-        _with_smooths(text[start:end], predictor, bends)
-        for (start, end), predictor in zip(spans, predictors, strict=True)
+        text[slice(*span)]
+        if imputation_at(text, span)
+        else _with_smooths(text[slice(*span)], next(predictors), bends)
+        for span in spans_of(text)
     )
 
 

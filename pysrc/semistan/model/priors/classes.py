@@ -35,7 +35,7 @@ class PriorClass:
 
 SPREAD = "student_t(3, 0, 2.5)"
 CLASSES: dict[str, PriorClass] = {
-    "b": PriorClass("coefficients, and average steps of mo()", "normal(0, 2.5)", "real",
+    "b": PriorClass("coefficients, of mi() too, average steps of mo()", "normal(0, 2.5)", "real",
                     ("b", "bsp")),
     "w": PriorClass("weights of networks", "normal(0, 2)", "real", ("w",)),
     "Intercept": PriorClass("output biases of networks", "normal(0, 2.5)", "real"),

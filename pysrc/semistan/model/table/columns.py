@@ -296,12 +296,27 @@ def check_collinear(terms: Terms, X: Array) -> None:
 
 
 def terms_from_plain(content: Mapping[str, Any], formula: Formula) -> Terms:
+    """Rebuild the state of a formula's terms from JSON data, as ``terms_of_plain`` does.
+
+    Raises
+    ------
+    ValueError
+        If they use columns that the formula does not.
+    """
+    terms = terms_of_plain(content, formula.text)
+    used = {name for term in terms.terms for name in variables(term)} | factor_columns(terms).keys()
+    if unknown := used - set(formula.columns):
+        raise ValueError(f"{sorted(unknown)} are not in the formula")
+    return terms
+
+
+def terms_of_plain(content: Mapping[str, Any], text: str) -> Terms:
     """Rebuild the state of terms from JSON data, which may come from anybody.
 
     Raises
     ------
     InputError
-        If a term holds anything that a formula may not.
+        If a term holds anything that a formula may not; ``text`` is shown then.
     KeyError, TypeError, AttributeError, ValueError
         If the data are no terms.
     """
@@ -316,15 +331,12 @@ def terms_from_plain(content: Mapping[str, Any], formula: Formula) -> Terms:
         intercept=bool(content.get("intercept", True)),
     )
     for term in terms.terms:
-        check_term(term, formula.text)
+        check_term(term, text)
     if not all(isinstance(level, LEVEL) for levels in terms.levels.values() for level in levels):
         raise ValueError("a level is no text and no number")
     sizes = {len(terms.columns), len(terms.loc), len(terms.scale)}
     if len(sizes) > 1 or not np.isfinite([*terms.loc, *terms.scale]).all():
         raise ValueError("columns, locations and scales do not fit")
-    used = {name for term in terms.terms for name in variables(term)} | factor_columns(terms).keys()
-    if unknown := used - set(formula.columns):
-        raise ValueError(f"{sorted(unknown)} are not in the formula")
     return terms
 
 

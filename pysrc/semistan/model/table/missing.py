@@ -101,7 +101,7 @@ def complete_rows(
     used = _used(formula, optional, response=response)
     check_columns(frame, used, formula.text)
     table = canonical(_with(optional, frame), canonical_names(formula), kinds)
-    bad, report = _missing_rows(used, table)
+    bad, report = _missing_rows(used, table, formula.imputed)
     if not report:
         return table, report
     if not drop_missing:
@@ -119,7 +119,7 @@ def missing_of(
     """Report the rows with missing or infinite values; arguments as of ``complete_rows``."""
     used = _used(formula, optional, response=response)
     check_columns(frame, used, formula.text)
-    return _missing_rows(used, canonical(frame, canonical_names(formula)))[1]
+    return _missing_rows(used, canonical(frame, canonical_names(formula)), formula.imputed)[1]
 
 
 def check_left(report: Missing) -> None:
@@ -146,9 +146,16 @@ def joined(reports: Sequence[Missing]) -> Missing:
     return Missing(rows, sum(each.total for each in reports), dict(counts))
 
 
-def _missing_rows(used: list[str], frame: pd.DataFrame) -> tuple[np.ndarray, Missing]:
-    """Say of each row whether it lacks a value in the columns that are used, and report that."""
+def _missing_rows(
+    used: list[str], frame: pd.DataFrame, imputed: Collection[str]
+) -> tuple[np.ndarray, Missing]:
+    """Say of each row whether it lacks a value in the columns that are used, and report that.
+
+    Those that are imputed may lack some, but not be infinite.
+    """
     missing = frame[used].apply(_missing)
+    for name in imputed:
+        missing[name] &= ~frame[name].isna()
     bad = np.asarray(missing.any(axis=1), dtype=bool)
     counts = {str(name): int(n) for name, n in missing.sum().items() if n}
     return bad, Missing(tuple(int(i) + 1 for i in np.flatnonzero(bad)), len(frame), counts)

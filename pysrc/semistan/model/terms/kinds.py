@@ -69,6 +69,7 @@ def is_one_of(words: Container[str], value: object) -> bool:
 KINDS: dict[str, str | TermKind] = {
     "s": "semistan.model.terms.smooths",
     "gp": "semistan.model.terms.processes",
+    "mi": "semistan.model.terms.missing_values",
     "mo": "semistan.model.terms.monotonic",
     "t2": "semistan.model.terms.tensor",
 }

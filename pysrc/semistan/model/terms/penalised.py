@@ -216,6 +216,16 @@ class Penalised(ABC):
         found |= {L: np.eye(self.effects)} if L else {}
         return found | dict(zip(self.spread, sd.tolist(), strict=True))
 
+    @property
+    def standardised(self) -> str:
+        """The name of z."""
+        return self.names[0]
+
+    @property
+    def held(self) -> tuple[str, ...]:
+        """The names of standard deviations and correlations."""
+        return (self.names[1], *self.spread)
+
     def reestimated(
         self, values: Mapping[str, Any], covariance: Array, fixed: set[str], scale: float
     ) -> dict[str, Any]:

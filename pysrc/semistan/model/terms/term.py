@@ -109,6 +109,37 @@ class Cautious(Protocol):
         """Return a sentence with advice if draws of the reported parameters ask for one."""
 
 
+@runtime_checkable
+class Modelled(Protocol):
+    """A term whose model the comment at the top of the program has."""
+
+    @property
+    def model_lines(self) -> tuple[str, ...]:
+        """The model in the program's names."""
+
+
+@runtime_checkable
+class Reestimated(Protocol):
+    """A term with standard normal coefficients and standard deviations by which these are scaled.
+
+    Their joint density has its mode far from its mass, so that the standard deviations are held at
+    estimates while a mode is climbed to.
+    """
+
+    @property
+    def standardised(self) -> str:
+        """The name in the program of the standard normal coefficients."""
+
+    @property
+    def held(self) -> tuple[str, ...]:
+        """The names of standard deviations and correlations."""
+
+    def reestimated(
+        self, values: Mapping[str, Any], covariance: Array, fixed: set[str], scale: float
+    ) -> dict[str, Any]:
+        """Return new ones by the EM algorithm, and standardised coefficients that go with them."""
+
+
 class Term(Protocol):
     """A term that is more than a linear combination of columns with coefficients of their own.
 

@@ -76,12 +76,13 @@ def changing(
 def explanatory(posterior: Posterior) -> tuple[str, ...]:
     """Return the columns of which an effect is learnt.
 
-    These are neither images nor bounds or standard errors of the response, do not only name groups,
-    and do not stand in offsets or the weights of levels alone, which are known.
+    These are neither images nor bounds or standard errors of the response, do not only name groups
+    or predict missing values, and do not stand in offsets or the weights of levels alone, which are
+    known.
     """
     formula = parse_formula(posterior.design.formula)
     left_out = {*formula.grouping, *formula.bounding, *formula.not_learnt, *formula.own_columns}
-    return tuple(name for name in formula.columns if name not in left_out)
+    return tuple(name for name in formula.columns if name not in left_out | {*formula.imputing})
 
 
 def averages(

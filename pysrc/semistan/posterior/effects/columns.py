@@ -12,19 +12,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from semistan.errors import InputError, did_you_mean
+from semistan.model.arrays import Array
 from semistan.model.design import Design, apply_design
 from semistan.model.formula.expression import variables
 from semistan.model.formula.formula import parse_formula
 from semistan.model.formula.syntax import INPUT_CALLS
+from semistan.model.names import MU
 from semistan.model.table.columns import factor_columns
+from semistan.model.table.imputed import number_column
 from semistan.model.table.rows import Rows
+from semistan.model.terms.missing_values import MissingValues
 from semistan.model.terms.monotonic import Monotonic
+from semistan.posterior.draws import Draws
 from semistan.posterior.options import KNOWN
 from semistan.posterior.posterior import Posterior
 
@@ -65,6 +71,25 @@ def rows_of(posterior: Posterior, frame: pd.DataFrame) -> Rows:
     return apply_design(posterior.design, frame, response=False, allow_new_levels=unknown)
 
 
+def filled(posterior: Posterior, table: pd.DataFrame) -> pd.DataFrame:
+    """Return what the formula's right-hand side uses, missing values at their posterior means."""
+    rows = rows_of(posterior, table)
+    frame = rows.frame
+    assert frame is not None
+    for term, block in zip(posterior.design.mean.terms, rows.predictors[MU].blocks, strict=True):
+        if isinstance(term, MissingValues):
+            made = (posterior.pooled(partial(_made, name)) for name in term.made_names[:2])
+            means = term.expected(block, *(draws.mean(axis=(0, 1)) for draws in made))
+            numbers = frame[term.column].astype(float)
+            frame = frame.assign(**{term.column: numbers.where(numbers.notna(), means)})
+            frame = frame.drop(columns=number_column(term.column), errors="ignore")
+    return frame
+
+
+def _made(name: str, draws: Draws) -> Array:
+    return draws.terms[name]
+
+
 def predictors_of(posterior: Posterior, table: pd.DataFrame) -> Predictors:
     """Select the columns of a table that the formula's right-hand side uses.
 
@@ -74,10 +99,10 @@ def predictors_of(posterior: Posterior, table: pd.DataFrame) -> Predictors:
         If the model cannot predict these rows: columns are missing, levels are unknown, or
         values are not finite.
     """
-    design, frame = posterior.design, rows_of(posterior, table).frame
-    assert frame is not None
+    design, frame = posterior.design, filled(posterior, table)
     boolean = {name: (False, True) for name in frame.columns if frame[name].dtype.kind == "b"}
-    sets = (*(item.x for item in design.others), design.x, design.u)
+    imputed = (term.known for term in design.terms if isinstance(term, MissingValues))
+    sets = (*imputed, *(item.x for item in design.others), design.x, design.u)
     learnt = {name: levels for terms in sets for name, levels in factor_columns(terms).items()}
     formula = parse_formula(design.formula)
     groups = (group for part in formula.predictors for group in part.groups)

@@ -86,7 +86,9 @@ def permutation_importance(
     check_interval(interval)
     check_at_least("repeats", repeats, 1)
     formula = parse_formula(posterior.design.formula)
-    predictors = tuple(name for name in formula.columns if name not in formula.limiting)
+    predictors = tuple(
+        name for name in formula.columns if name not in {*formula.limiting, *formula.imputing}
+    )
     asked = [variables] if isinstance(variables, str) else variables
     names = check_variables(posterior.design, predictors if asked is None else asked)
     sample = table.iloc[sample_positions(len(table), rows, generator)]
