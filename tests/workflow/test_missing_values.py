@@ -1,4 +1,4 @@
-"""A model with ``mi(x)``, from the table to predictions, and its posterior against Gibbs sampling."""
+"""A model with ``mi(x)``: from the table to predictions, and against Gibbs sampling."""
 
 import re
 
@@ -61,7 +61,7 @@ def test_rows_of_the_training_have_their_parameters_wherever_they_come_from(fitt
     assert len(new.new) == gone.sum()
     draws, posterior = fitted.posterior.draws, fitted.posterior
     row = int(np.flatnonzero(gone)[0])
-    assert list(run.bundle.design.terms[0].elements["Ymi_1"].axes[0])[0] == str(row + 1)
+    assert run.bundle.design.terms[0].elements["Ymi_1"].axes[0][0] == str(row + 1)
     by_hand = draws.flat(draws.terms["mi_1"])[:, 1]
     found = posterior.predictor(run.rows().take(np.array([row])), part="penalised")[:, 0]
     assert found == pytest.approx(by_hand)
@@ -81,7 +81,7 @@ def test_effects_have_missing_values_at_their_means(fitted):
     slope = next(row for row in fitted.summary.rows if row.name == "bsp_mix")
     assert set(found.index) == {"z", "x", "u"}
     assert found.loc["x", "Estimate"] == pytest.approx(slope.estimate, rel=1e-6)
-    assert list(semistan.importance(fitted.run)["term"])[0] == "x"
+    assert semistan.importance(fitted.run)["term"].iloc[0] == "x"
     curve = semistan.effect(fitted.run, "x", resolution=3).table()
     assert np.isfinite(curve["Estimate"]).all()
     assert curve["x"].tolist() == pytest.approx(np.linspace(holed().x.min(), holed().x.max(), 3))
@@ -161,7 +161,8 @@ def test_the_posterior_is_that_of_gibbs_sampling(toolchain, tmp_path):
         own = exact[:, number].reshape(4, -1)
         for what in ("mean", "sd"):
             error = np.hypot(mcse(values, what), mcse(own, what))
-            difference = getattr(values, {"mean": "mean", "sd": "std"}[what])() - getattr(
-                own, {"mean": "mean", "sd": "std"}[what]
-            )()
+            difference = (
+                getattr(values, {"mean": "mean", "sd": "std"}[what])()
+                - getattr(own, {"mean": "mean", "sd": "std"}[what])()
+            )
             assert abs(difference) < Z * error, (name, what)

@@ -126,6 +126,11 @@ class MissingValues:
         return f"sigma_{self.name}"
 
     @property
+    def spelled(self) -> str:
+        """The column as names in tables have it."""
+        return self.name.removeprefix("mi")
+
+    @property
     def made_names(self) -> tuple[str, str, str]:
         """The names of the coefficients, of the missing values, and of what is added."""
         return f"b_mi_{self.key}", f"Ymi_{self.key}", f"mi_{self.key}"
@@ -163,8 +168,9 @@ class MissingValues:
         """Return the residual standard deviation of x, and standard normal z of all else."""
         key, P, M = self.key, len(self.estimate), len(self.missing)
         prior = scaled_inverse_chi(self.nu, self.s, f"nu_mi_{key}", f"s_mi_{key}")
+        residual = f"residual standard deviation of {self.column}"
         return (
-            Parameter(self.sigma, f"residual sd of {self.column}", kind=POSITIVE, prior=prior),
+            Parameter(self.sigma, residual, kind=POSITIVE, prior=prior),
             Parameter(
                 f"zb_mi_{key}", f"coefficients of {self.column}, standardised",
                 (P,), (f"P_mi_{key}",), prior=STANDARD_NORMAL,
@@ -177,7 +183,11 @@ class MissingValues:
 
     def hyperparameters(self) -> tuple[Hyperparameter, ...]:
         """Return the coefficient ``bsp_mix``."""
-        return (Hyperparameter(self.slope, self.text, "b", 1 / self.scale, kind=REAL),)
+        return (
+            Hyperparameter(
+                self.slope, f"coefficient of {self.text}", "b", 1 / self.scale, kind=REAL
+            ),
+        )
 
     def data_lines(self) -> Lines:
         """Declare x, and what its known values say of its distribution."""
@@ -187,7 +197,10 @@ class MissingValues:
             (f"int<lower=0> {N};", f"missing values of {x}"),
             (f"int<lower=1> {P};", f"coefficients of {x}"),
             (f"vector[N] x_mi_{key};", f"{x} less its mean, 1 where it is missing"),
-            (f"array[N] int<lower=1, upper={N} + 1> J_mi_{key};", "1, or 1 + the number of that"),
+            (
+                f"array[N] int<lower=1, upper={N} + 1> J_mi_{key};",
+                "1, or 1 + the number of the missing value",
+            ),
             (f"matrix[{N}, {P}] A_mi_{key};", "what predicts the missing values"),
             (f"real mean_mi_{key};", "mean of the known ones"),
             (f"vector[{P}] estimate_mi_{key};", "coefficients by least squares"),
@@ -316,15 +329,19 @@ class MissingValues:
     @property
     def reported(self) -> tuple[str, ...]:
         """The coefficient of x, and those by which it is predicted."""
-        of_x = tuple(label for label in element_labels(self).values() if label[:2] == "b_")
-        return (self.slope, *of_x, self.sigma)
+        return (self.slope, *self._of_x, self.sigma)
+
+    @property
+    def _of_x(self) -> dict[str, str]:
+        """The columns by which x is predicted, by the names of their coefficients."""
+        names = (name for name in element_labels(self).values() if name.startswith("b_"))
+        return dict(zip(names, ("Intercept", *self.known.columns), strict=True))
 
     def labels(self) -> dict[str, str]:
         """Say what they are."""
-        columns = ("Intercept", *self.known.columns)
-        of_x = {f"b_{self.column}[{name}]": f"{self.column}: {name}" for name in columns}
+        of_x = {name: f"{self.column}: {column}" for name, column in self._of_x.items()}
         sigma = {self.sigma: f"residual standard deviation of {self.column}"}
-        return {self.slope: f"coefficient of {self.text}"} | of_x | sigma
+        return {item.name: item.text for item in self.hyperparameters()} | of_x | sigma
 
     @property
     def elements(self) -> dict[str, Elements]:
@@ -332,8 +349,8 @@ class MissingValues:
         b, Y, _ = self.made_names
         rows = tuple(str(row + 1) for row in self.missing)
         return {
-            b: Elements(f"b_{self.column}", (("Intercept", *self.known.columns),)),
-            Y: Elements(f"Ymi_{self.column}", (rows,)),
+            b: Elements(f"b_{self.spelled}", (("Intercept", *self.known.columns),)),
+            Y: Elements(f"Ymi_{self.spelled}", (rows,)),
         }
 
     @property
