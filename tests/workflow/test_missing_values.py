@@ -89,6 +89,14 @@ def test_effects_have_missing_values_at_their_means(fitted):
     assert list(by_level["g"]) == ["a", "b"]
 
 
+def test_a_picture_says_what_is_in_the_units_of_x(fitted, tmp_path):
+    figure = semistan.plot(fitted.run, "coefficients")
+    labels = [axes.get_xlabel() for axes in figure.axes]
+    assert labels.count("in the units of x") == 1
+    assert labels.index("in the units of x") < labels.index("sigma, in units of y")
+    figure.savefig(tmp_path / "coefficients.png")
+
+
 def test_rows_that_lack_another_column_are_refused_by_its_name(fitted):
     with pytest.raises(InputError, match=re.escape("missing or infinite values: z (1)")):
         new_rows(fitted.run.bundle, holed().assign(z=[np.nan] + [0.0] * (N - 1)))

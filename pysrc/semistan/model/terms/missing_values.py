@@ -332,6 +332,11 @@ class MissingValues:
         return (self.slope, *self._of_x, self.sigma)
 
     @property
+    def own_units(self) -> dict[str, str]:
+        """What is in the units of x."""
+        return dict.fromkeys((*self._of_x, self.sigma), self.column)
+
+    @property
     def _of_x(self) -> dict[str, str]:
         """The columns by which x is predicted, by the names of their coefficients."""
         names = (name for name in element_labels(self).values() if name.startswith("b_"))

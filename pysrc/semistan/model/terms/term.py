@@ -117,6 +117,10 @@ class Modelled(Protocol):
     def model_lines(self) -> tuple[str, ...]:
         """The model in the program's names."""
 
+    @property
+    def own_units(self) -> Mapping[str, str]:
+        """What is reported in the units of a column in place of the predictor's, and which."""
+
 
 @runtime_checkable
 class Reestimated(Protocol):

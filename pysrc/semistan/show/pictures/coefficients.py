@@ -15,6 +15,7 @@ import numpy as np
 from semistan.model.arrays import Array
 from semistan.model.families.ordinal import intercept_names
 from semistan.model.orthogonal import INTERCEPT, slope_columns
+from semistan.model.terms.term import Modelled
 from semistan.posterior.posterior import Posterior
 from semistan.show.pictures.kind import PictureKind
 from semistan.show.pictures.material import Material
@@ -112,9 +113,18 @@ def _groups(
     apart = (*_all_intercepts(material), *material.posterior.family.dispersion, *varying)
     slopes = _coefficients(material)
     theta = [name for name in names if name not in apart and name in slopes]
-    of_terms = [name for name in names if name not in apart and name not in slopes]
+    own = _own_units(material)
+    of_terms = [name for name in names if name not in (*apart, *slopes, *own)]
     groups = _sharing(theta, fits, shared=standardise) + _sharing(of_terms, fits)
+    for column in dict.fromkeys(own.values()):
+        groups += _sharing([name for name in names if own.get(name) == column], fits)
     return groups + [[name] for name in apart if name in names]
+
+
+def _own_units(material: Material) -> dict[str, str]:
+    """Return the columns in whose units quantities of terms are, by their names."""
+    terms = (term for term in material.posterior.design.terms if isinstance(term, Modelled))
+    return {name: column for term in terms for name, column in term.own_units.items()}
 
 
 def _sharing(
@@ -178,6 +188,8 @@ def _axis(material: Material, group: list[str], standardise: bool) -> str:
             return parameter.words
     if group[0] in _all_intercepts(material):
         return f"{coefficient_words(material)}, with structured columns at 0"
+    if column := _own_units(material).get(group[0]):
+        return f"in the units of {column}"
     if group[0] not in _coefficients(material):  # of terms: standard deviations, correlations
         return f"in the units of {coefficient_words(material)}"
     unit = "one standard deviation" if standardise else "one unit"
