@@ -171,6 +171,17 @@ def test_the_state_survives_json():
     assert set(term.labels()) == set(term.reported)
 
 
+def test_names_with_blanks_are_spelled_as_coefficients_are():
+    frame = table().rename(columns={"x": "my x", "z": "a z"})
+    formula = "y ~ mi(`my x`) + nn(u), `my x` | mi() ~ `a z`"
+    _, term, rows = learnt(formula, frame)
+    assert term.reported == (
+        "bsp_mi_my_x", "b_my_x[Intercept]", "b_my_x[a.z]", "sigma_mi_my_x"
+    )  # fmt: skip
+    assert set(term.labels()) == set(term.reported)
+    assert "Ymi_my x" in rows.frame
+
+
 def test_a_column_without_missing_values_may_lack_them_in_new_rows():
     design, term, _ = learnt(frame=table(x=np.arange(N) % 7.0))
     assert term.missing == ()
@@ -214,6 +225,7 @@ def test_a_damaged_state_is_refused(damage):
             "y ~ mi(x) + nn(u), sigma ~ mi(x), x | mi() ~ z", table(),
             "mi() stands in the formula of the response alone",
         ),
+        ("y | weights(z) ~ mi(x) + nn(u), x | mi() ~ z", table(), "count several times"),
         ("y | mi() ~ z + nn(u)", table(), "leave it out by --drop-missing"),
         ("y ~ mi(x) + nn(u), x | mi() ~ y", table(), "'y' is the response"),
     ],

@@ -268,7 +268,7 @@ def parse_formula(text: str) -> Formula:
             f"the formula '{text[:60]} ...' is too long or too deeply nested to be read"
         ) from None
     _check_response(formula)
-    check_imputed(formula.text, formula.predictors)
+    check_imputed(formula.text, formula.predictors, formula.weights)
     _check_images(formula)
     _check_shared(formula)
     return formula

@@ -100,8 +100,10 @@ def _column(expression: str, text: str) -> str:
     return names[0]
 
 
-def check_imputed(text: str, predictors: Sequence[PredictorFormula]) -> None:
+def check_imputed(text: str, predictors: Sequence[PredictorFormula], weights: str) -> None:
     """Refuse ``mi(x)`` of other predictors than the mean's, and x anywhere else.
+
+    Rows that count several times, as by ``weights()``, would have several missing values.
 
     Raises
     ------
@@ -112,6 +114,12 @@ def check_imputed(text: str, predictors: Sequence[PredictorFormula]) -> None:
     if any(name != MU for name, _ in calls):
         message = "mi() stands in the formula of the response alone"
         raise formula_error(text, message, f"{MI}(")
+    if calls and weights:
+        message = (
+            "mi() does not know rows that count several times: write them out in the table, and "
+            "leave weights() out"
+        )
+        raise formula_error(text, message, "weights(")
     used = [v for part in predictors for term in part.expressions for v in variables(term)]
     used += [name for part in predictors for group in part.groups for name in group.levels_of]
     for _, call in calls:

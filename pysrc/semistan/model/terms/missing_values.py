@@ -128,7 +128,7 @@ class MissingValues:
     @property
     def spelled(self) -> str:
         """The column as names in tables have it."""
-        return self.name.removeprefix("mi")
+        return self.name.removeprefix("mi").strip("_")
 
     @property
     def made_names(self) -> tuple[str, str, str]:
