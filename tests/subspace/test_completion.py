@@ -328,7 +328,10 @@ def drawn(bundle, rows, chains=2, size=60, apart=0.0):
     "settings",
     [
         {"name": "gaussian", "formula": "y ~ x1 + s(z) + (1 + x1 | g) + nn(u1, u2)"},
-        {"name": "gaussian", "formula": "y ~ x1 + nn(u1), sigma ~ x2 + (1 | g)"},
+        {
+            "name": "gaussian",
+            "formula": "y ~ x1 + mi(e) + nn(u1), sigma ~ x2 + (1 | g), e | mi() ~ 1",
+        },
         {"name": "cumulative(4)"},
     ],
     ids=["terms", "sigma", "thresholds"],
@@ -436,7 +439,10 @@ PROGRAMS = {
         "formula": "y ~ x1 + nn(u1, u2), shape ~ x2 + nn(u2, u3)",
     },
     "thresholds": {"name": "cumulative(4)"},
-    "sigma": {"name": "gaussian", "formula": "y ~ x1 + nn(u1) + nn(u2, u3), sigma ~ x2 + (1 | g)"},
+    "sigma, missing values": {
+        "name": "gaussian",
+        "formula": "y ~ x1 + mi(e) + nn(u1) + nn(u2, u3), sigma ~ x2 + (1 | g), e | mi() ~ x1",
+    },
     "multiplied": {
         "name": "gaussian", "formula": "y ~ x1 + z:nn(u1, u2), sigma ~ x2 + z:nn(u3)", "k": 2,
     },
