@@ -21,7 +21,7 @@ from semistan.posterior.scoring.loo import leave_one_out
 from semistan.posterior.scoring.r2 import r2
 from semistan.posterior.scoring.scores import pointwise, scores, scores_table
 from semistan.posterior.sensitivity import sensitivity
-from semistan.posterior.summary import summarise
+from semistan.posterior.summary import Row, summarise
 from semistan.posterior.written import cell, cells, digits_of, significant, table_text, written
 from semistan.show.answers import Answer
 from semistan.show.pictures.words import interval_words
@@ -114,6 +114,19 @@ def answers(request):
         "sensitivity": sensitivity(one, rows),
         "pp_check": predictive_checks(one, rows, "mean,sd", generator=generator()).table(),
     }  # fmt: skip
+
+
+def test_names_in_brackets_are_shown_as_they_are():
+    """Rich takes a word in brackets for a style."""
+    name = "b_x[z]"
+    tables = {
+        "of coefficients": screen.coefficient_table((Row(name, *range(1, 8)),)),
+        "of answers": screen.plain_table(pd.DataFrame({name: [1.5], "term": [name]})),
+    }
+    for what, table in tables.items():
+        with screen.out.capture() as shown:
+            screen.out.print(table)
+        assert shown.get().count(name) == (1 if what == "of coefficients" else 2), what
 
 
 def shown_cells(table):

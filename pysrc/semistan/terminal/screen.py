@@ -88,7 +88,7 @@ def coefficient_table(rows: tuple[Row, ...]) -> Table:
     for name in COLUMNS:
         table.add_column(name, justify="right")
     for row in rows:
-        table.add_row(row.name, *row.texts)
+        table.add_row(escape(row.name), *row.texts)
     return table
 
 
@@ -131,7 +131,7 @@ def plain_table(table: pd.DataFrame) -> Table:
     laid = Table(box=None, pad_edge=False)
     numeric = [table[name].dtype.kind in "iuf" for name in table.columns]
     for name, is_number in zip(table.columns, numeric, strict=True):
-        laid.add_column(str(name), justify="right" if is_number else "left")
+        laid.add_column(escape(str(name)), justify="right" if is_number else "left")
     for row in zip(*(cells(column) for _, column in table.items()), strict=True):
         laid.add_row(*map(escape, row))
     return laid
