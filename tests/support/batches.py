@@ -20,7 +20,7 @@ from semistan.infer.cmdstan.compile import cache_folder
 from semistan.infer.cmdstan.toolchain import find_toolchain
 from semistan.program.sources import stan_source
 
-SIZE = 16  # programs of a batch
+SIZE = 10  # programs of a batch
 NOTED = "noted"  # the folder in the cache with the programs that tests need
 NAMESPACE = "program_model_namespace"
 OF_PROGRAM = ("new_model", "stan_model", "get_stan_profile_data")  # names that each program has
