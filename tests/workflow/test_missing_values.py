@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+import xarray
 from scipy import stats
 
 import semistan
@@ -87,6 +88,14 @@ def test_effects_have_missing_values_at_their_means(fitted):
     assert curve["x"].tolist() == pytest.approx(np.linspace(holed().x.min(), holed().x.max(), 3))
     by_level = semistan.comparisons(fitted.run, "z", by="g")
     assert list(by_level["g"]) == ["a", "b"]
+
+
+def test_arviz_has_the_missing_values_by_their_rows(fitted):
+    data = xarray.open_dataset(fitted.run.path / "posterior.nc", group="posterior")
+    rows = [str(row + 1) for row in np.flatnonzero(holed().x.isna())]
+    assert data["Ymi_x_level"].values.tolist() == rows
+    assert data["Ymi_x"].values == pytest.approx(fitted.posterior.draws.terms["Ymi_1"])
+    assert data["b_x[z]"].shape == (2, 400)
 
 
 def test_a_picture_says_what_is_in_the_units_of_x(fitted, tmp_path):

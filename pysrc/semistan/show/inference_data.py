@@ -162,9 +162,10 @@ def _levels(design: Design) -> list[_Levels]:
     """Return the effects of levels that stand in no table of coefficients."""
     found = []
     for term in design.terms:
-        labels = element_labels(term).values()
+        labels = element_labels(term).items()
         for made, elements in term.elements.items():
-            if set(labels).isdisjoint(term.reported):
+            own = {shown for column, shown in labels if column.partition(".")[0] == made}
+            if own and own.isdisjoint(term.reported):
                 names = (f"{elements.name}_level", f"{elements.name}_term")
                 axes = zip(names, elements.axes, strict=False)
                 dims = {name: list(axis) for name, axis in axes if any(axis)}
