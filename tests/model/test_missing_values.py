@@ -107,6 +107,14 @@ def test_a_new_missing_value_has_the_distribution_of_x():
         term.data(block)
 
 
+@pytest.mark.parametrize("nothing", [None, pd.NA, np.nan])
+def test_all_new_rows_may_lack_x(nothing):
+    design, *_ = learnt()
+    new = table().head(3).assign(x=pd.Series([nothing] * 3, dtype=object))
+    block = apply_design(design, new, response=False).predictors["mu"].blocks[0]
+    assert block.level.tolist() == [GONE, GONE + 1, GONE + 2]
+
+
 @pytest.mark.parametrize("kept", [slice(None), slice(7, 40), [30, 2, 11]])
 def test_rows_of_the_training_keep_their_missing_values(kept):
     design, _, rows = learnt()
@@ -210,6 +218,7 @@ def test_a_damaged_state_is_refused(damage):
         (FORMULA, table(z=1000.0), "is constant or collinear"),
         (FORMULA, table(z=lambda t: t.x.fillna(3)), "says exactly what 'x' is"),
         (FORMULA, pd.concat([table()] * 140, ignore_index=True), "at most 2,000 may be"),
+        ("y ~ mi(g) + nn(u), g | mi() ~ z", table(), "'g'"),
         ("y ~ mi(x) + nn(u)", table(), "what its missing values are predicted from"),
         ("y ~ mi(log(x)) + nn(u), x | mi() ~ z", table(), "mi() takes a column as it is"),
         ("y ~ mi(x):z + nn(u), x | mi() ~ z", table(), "cannot take part in an interaction"),

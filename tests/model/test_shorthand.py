@@ -139,6 +139,15 @@ def test_formulas_that_brms_adds_stand_behind_one_another(text):
     assert parse_formula(text).mean == parse_formula("y ~ mi(x) + nn(u), x | mi() ~ z").mean
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["+ bf(y ~ x + nn(u))", "bf(y ~ mi(x) + nn(u)) bf(x | mi() ~ z)", "bf(y ~ x + nn(u)) + z"],
+)
+def test_other_sums_of_formulas_are_refused(text):
+    with pytest.raises(InputError):
+        parse_formula(text)
+
+
 def test_mi_is_a_call_in_places_where_a_name_is_none():
     with pytest.raises(InputError, match=r"mi\(\) must be a term of its own"):
         parse_formula("y ~ x + nn(mi(u))")

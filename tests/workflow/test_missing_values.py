@@ -176,10 +176,6 @@ def test_the_posterior_is_that_of_gibbs_sampling(toolchain, tmp_path):
     exact = gibbs(frame, np.array([1e3, 1, 1, 1e3, 1]), 3, 40_000)
     for number, (name, values) in enumerate(found.items()):
         own = exact[:, number].reshape(4, -1)
-        for what in ("mean", "sd"):
+        for what, of in (("mean", np.mean), ("sd", np.std)):
             error = np.hypot(mcse(values, what), mcse(own, what))
-            difference = (
-                getattr(values, {"mean": "mean", "sd": "std"}[what])()
-                - getattr(own, {"mean": "mean", "sd": "std"}[what])()
-            )
-            assert abs(difference) < Z * error, (name, what)
+            assert abs(of(values) - of(own)) < Z * error, (name, what)

@@ -42,7 +42,7 @@ from semistan.model.table.columns import (
 )
 from semistan.model.table.disguised import check_disguised
 from semistan.model.table.given import given_values
-from semistan.model.table.imputed import number_column, numbers_in, with_numbers
+from semistan.model.table.imputed import numbers_in, with_numbers
 from semistan.model.table.input_kinds import inputs_from_plain, learn_inputs
 from semistan.model.table.inputs import Inputs
 from semistan.model.table.kinds import (
@@ -250,8 +250,7 @@ def learn_design(
         raise InputError(f"a fit needs at least two rows of data, got {len(frame)}")
     used = tuple(dict.fromkeys((*formula.outcome, *formula.columns)))
     check_columns(frame, used, formula.text)
-    numbered = map(number_column, formula.imputed)
-    table = canonical(with_numbers(formula, frame)[[*used, *numbered]], canonical_names(formula))
+    table = canonical(with_numbers(formula, frame[list(used)]), canonical_names(formula))
     y = response_values(formula, table, categories)
     table = used_levels_only(table, formula.columns)
     origins = first_dates(table, formula.dated)

@@ -20,7 +20,7 @@ from semistan.model.formula.patterns import (
 from semistan.model.formula.syntax import CODINGS, Span, closing, formula_error, masked
 from semistan.model.spelling import in_formula
 
-_BF = re.compile(r"\s*\+?\s*(?:bf|brmsformula)\s*\(")
+_BF = re.compile(r"\s*(\+?)\s*(?:bf|brmsformula)\s*\(")
 _RESCOR = re.compile(r"\s*\+\s*set_rescor\s*\(\s*(?:rescor\s*=\s*)?F(?:ALSE|alse)\s*\)\s*")
 _FACTOR = re.compile(r"(?<![\w.])(?:__\.)?factor(?=\s*\()")  # a word of Python's is masked
 _NAMES = re.compile(
@@ -57,8 +57,9 @@ def _without_bf(text: str) -> str:
     source = masked(text)
     if source.count("(") != source.count(")"):
         return text
-    start, parts = 0, []
-    while found := _BF.match(source, start):
+    start = 0
+    parts: list[str] = []
+    while (found := _BF.match(source, start)) and bool(found[1]) == bool(parts):
         start = closing(source, found.end())
         parts.append(text[found.end() : start - 1].strip())
     whole = not source[start:].strip() or _RESCOR.fullmatch(source, start)

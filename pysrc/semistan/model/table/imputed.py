@@ -26,6 +26,8 @@ def number_column(name: str) -> str:
 def with_numbers(formula: Formula, table: pd.DataFrame) -> pd.DataFrame:
     """Number the missing values of the training rows, column by column, from 1."""
     gone = {name: table[name].isna().to_numpy() for name in formula.imputed}
+    if not gone:
+        return table  # a copy of which may be large
     return table.assign(
         **{number_column(name): np.where(each, each.cumsum(), 0) for name, each in gone.items()}
     )

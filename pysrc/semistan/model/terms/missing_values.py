@@ -23,6 +23,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from semistan.errors import InputError
 from semistan.lazy import torch
@@ -40,6 +41,7 @@ from semistan.model.table.columns import (
     to_plain,
 )
 from semistan.model.table.imputed import numbers_of
+from semistan.model.table.kinds import check_numeric
 from semistan.model.table.rows import Block
 from semistan.model.terms.kinds import TermKind
 from semistan.model.terms.term import (
@@ -152,8 +154,7 @@ class MissingValues:
 
         The training rows know theirs. A missing value of another row is new.
         """
-        x = table[self.column].to_numpy(dtype=float, na_value=np.nan)
-        gone = np.isnan(x)
+        x, gone = _values(self.column, table)
         level = np.full(len(x), -1)
         level[gone] = numbers_of(self.column, table)[gone] - 1
         new = np.flatnonzero(gone & ((level < 0) | (level >= len(self.missing))))
@@ -435,18 +436,31 @@ def scaled_inverse_chi(nu: float, s: float, nu_name: str, s_name: str) -> OwnPri
     return OwnPrior(stan, log_density, draw)
 
 
+def _values(column: str, table: pd.DataFrame) -> tuple[Array, npt.NDArray[np.bool_]]:
+    """Return x (N,), and where it is missing.
+
+    Raises
+    ------
+    InputError
+        If it is text.
+    """
+    if table[column].notna().any():  # else it may be of any type
+        check_numeric(table, (column,))
+    x = table[column].to_numpy(dtype=float, na_value=np.nan)
+    return x, np.isnan(x)
+
+
 def _learn(call: TermCall, table: pd.DataFrame, name: str, key: str) -> MissingValues:
     """Learn the distribution of the known values.
 
     Raises
     ------
     InputError
-        If the term is no column, if what predicts it is collinear, or if too few or too many of
-        its values are missing.
+        If its values are no numbers, if too many of them are missing or too few known, or if what
+        predicts them is collinear or says exactly what they are.
     """
     (column,) = variables(call.expression)
-    x = table[column].to_numpy(dtype=float, na_value=np.nan)
-    gone = np.isnan(x)
+    x, gone = _values(column, table)
     if gone.sum() > MOST_MISSING:
         raise InputError(
             f"{call.text}: {gone.sum()} values are missing, each a parameter; at most "
