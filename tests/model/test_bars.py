@@ -162,7 +162,9 @@ MISTAKES = [
     ("«s(y)» ~ nn(u)", "needs one response left of '~'"),
     # a bar that is no term
     ("y ~ x «|» g + nn(u)", "stands by itself in parentheses, as y ~ x + (1 + x | g)"),
-    ("y ~ (x «|» g | h) + nn(u)", "stands by itself"),
+    ("y ~ (x «|» g | h | i) + nn(u)", "stands by itself"),
+    ("y ~ (x «|» g:h | i) + nn(u)", "stands by itself"),
+    ("y ~ (x «||» g | h) + nn(u)", "stands by itself"),
     ("y ~ (x «||»| g) + nn(u)", "stands by itself"),
     ("y ~ «(1 | g)»:x + nn(u)", "stands by itself"),
     ("y ~ x:«(1 | g)» + nn(u)", "stands by itself"),

@@ -11,7 +11,14 @@ from semistan.errors import InputError
 from semistan.model.families.common import log_Phi
 from semistan.model.families.families import FAMILIES, family
 from semistan.model.families.family import check_response
-from support.distributions import Hurdle, HurdleAmounts, InflatedBeta, LogBetaPrime, ZeroInflated
+from support.distributions import (
+    Angles,
+    Hurdle,
+    HurdleAmounts,
+    InflatedBeta,
+    LogBetaPrime,
+    ZeroInflated,
+)
 
 ETA = np.linspace(-6, 3, 19)
 DISPERSION = {
@@ -28,6 +35,7 @@ DISPERSION = {
     "exponential": {},
     "skew_normal": {"sigma": 1.7, "alpha": -3.0},
     "asym_laplace": {"sigma": 1.7, "quantile": 0.8},
+    "von_mises": {"kappa": 40.0},
     "beta_binomial": {"precision": 6.0},
     "zero_inflated_poisson": {"zi": 0.3},
     "zero_inflated_negbinomial": {"shape": 2.5, "zi": 0.3},
@@ -55,6 +63,7 @@ ORACLES = {
         -3, eta - SKEW * 1.7 / np.sqrt(1 - SKEW**2), 1.7 / np.sqrt(1 - SKEW**2)
     ),
     "asym_laplace": lambda eta: LogBetaPrime(0.2, 0.8, eta, 1.7),
+    "von_mises": lambda eta: Angles(2 * np.arctan(eta), 40.0),
     "beta_binomial": lambda eta: stats.betabinom(11, 6 * expit(eta), 6 * expit(-eta)),
     "zero_inflated_poisson": lambda eta: ZeroInflated(ORACLES["poisson"](eta), 0.3),
     "zero_inflated_negbinomial": lambda eta: ZeroInflated(ORACLES["negbinomial"](eta), 0.3),
@@ -87,6 +96,7 @@ RESPONSES = {
     "exponential": POSITIVE,
     "skew_normal": np.linspace(-9, 9, 7),
     "asym_laplace": np.linspace(-9, 9.1, 7),
+    "von_mises": np.linspace(-3.1, np.pi, 7),
     "beta_binomial": np.array([0.0, 1, 4, 11]),
     "zero_inflated_poisson": COUNTS,
     "zero_inflated_negbinomial": COUNTS,
@@ -213,6 +223,9 @@ def test_the_location_of_eta_is_the_link_of_the_mean(record):
     if record.name.endswith("lognormal"):
         logs = np.log(y[y > 0])
         assert (location, scale) == pytest.approx((logs.mean(), logs.std(ddof=1)))
+        return
+    if record.name == "von_mises":
+        assert 2 * np.arctan(location) == pytest.approx(stats.circmean(y), rel=1e-12)
         return
     shares = {name: 0.0 for name in ("zi", "hu", "zoi", "coi") if name in record.dispersion}
     if "quantile" in record.dispersion:

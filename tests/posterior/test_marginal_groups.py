@@ -171,7 +171,7 @@ def test_a_standard_deviation_by_another_column_needs_that_column():
         new_rows(posterior.bundle, rows.frame.drop(columns=["h", "t"]), groups="marginal")
     lacking = new_rows(posterior.bundle, rows.frame.drop(columns="h"), groups="marginal")
     with pytest.raises(InputError, match="'t' either, on which the standard deviation depends"):
-        posterior.with_groups("marginal").deviation(lacking)
+        posterior.with_groups("marginal").group_roots(lacking, ["mu"])
 
 
 def test_what_is_averaged_over_rows_is_integrated_too():
@@ -192,7 +192,9 @@ def test_several_subspaces_have_what_each_has():
     assert mixture.groups == "marginal"
     one = posterior_epred(posterior.with_groups("marginal"), rows)
     assert np.array_equal(posterior_epred(mixture, rows), np.concatenate([one, one]))
-    assert np.array_equal(mixture.deviation(rows), np.concatenate([posterior.deviation(rows)] * 2))
+    (one,) = posterior.group_roots(rows, ["mu"]).values()
+    (both,) = mixture.group_roots(rows, ["mu"]).values()
+    assert np.array_equal(both, np.concatenate([one] * 2))
 
 
 def test_a_new_response_is_of_some_level_and_no_other_answer_is_known():

@@ -109,6 +109,7 @@ def density(name, y, eta, dispersion, s, trials):
         "asym_laplace": lambda: LogBetaPrime(
             1 - at["quantile"], at["quantile"], eta, at["sigma"]
         ).pdf(y),
+        "von_mises": lambda: stats.vonmises.pdf(y, at["kappa"], 2 * np.arctan(eta)),
         "skew_normal": lambda: skew_normal(y, eta, at["sigma"], at["alpha"]),
         "beta_binomial": lambda: stats.betabinom.pmf(
             y, trials, at["precision"] * mean, at["precision"] * (1 - mean)

@@ -33,11 +33,11 @@ TRIALS, DRAWS = 11, 4000
 COUNTED, POSITIVE = (0, 1, 3, 40), (1e-3, 0.8, 30)
 RESPONSES = {
     "weibull": POSITIVE, "exponential": POSITIVE, "skew_normal": (-9.0, 0.4, 30.0),
-    "asym_laplace": (-9.0, 0.4, 30.0),
+    "asym_laplace": (-9.0, 0.4, 30.0), "von_mises": (-3.1, 0.4, 3.0),
     "beta_binomial": (0, 4, 11), "zero_one_inflated_beta": (0.0, 1e-6, 0.4, 1.0),
     "hurdle_gamma": (0.0, *POSITIVE), "hurdle_lognormal": (0.0, *POSITIVE),
 }  # fmt: skip
-FAR = ("zero_inflated", "hurdle", "zero_one", "skew")  # finite and differentiable at any eta
+FAR = ("zero_inflated", "hurdle", "zero_one", "skew", "von")  # finite and differentiable at any eta
 WITH_ZEROS = [f.name for f in FAMILIES if f.integer and {"zi", "hu"} & set(f.dispersion)]
 PREDICTORS = {"log": 0.7, "logit": -0.4, "identity": -2.0}  # of the other parameters
 OF_LINK = {"log": "exp", "logit": "inv_logit", "identity": ""}

@@ -93,6 +93,10 @@ PROGRAMS = (
              formula=f"y | se(w, sigma=TRUE) + weights(w) ~ x1 + {NETWORK}, sigma ~ z"),
     _program("measured, censored, truncated", "gaussian", "dispersed",
              formula=f"y | se(w, sigma=TRUE) + cens(c, y2) + trunc(lb=least) ~ x1 + {NETWORK}"),
+    _program("effects across predictors", "student", "dispersed",
+             "linear group predictor networks", kernel="cpp",
+             formula=f"y | weights(w) ~ x1 + (1 + x2 | p | g) + {NETWORK}, "
+                     "sigma ~ z + (1 | p | g), nu ~ (0 + v | p | g)"),
     _program("shares", "zero_one_inflated_beta", "dispersed", "linear group predictor networks",
              formula="y | weights(w) ~ x1 + nn(u1, u2), zoi ~ z + (1 | g), coi ~ nn(u3)"),
     _program("probit", "bernoulli(probit)", "link"),

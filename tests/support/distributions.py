@@ -59,6 +59,23 @@ class LogBetaPrime:
         return tuple(every[moment] for moment in moments)
 
 
+class Angles:
+    """Angles around a direction, and the moments of those whose distances from it are not cut."""
+
+    def __init__(self, direction, kappa):
+        self.direction, self.of_zero = direction, stats.vonmises(kappa)
+
+    def logpdf(self, y):
+        return self.of_zero.logpdf(y - self.direction)
+
+    def mean(self):
+        return self.direction
+
+    def stats(self, _):
+        second, fourth = (self.of_zero.expect(lambda t, n=n: t**n) for n in (2, 4))
+        return self.direction, second, fourth / second**2 - 3
+
+
 class ZeroInflated(Mixed):
     """Counts of a frozen distribution, and a share of extra zeros."""
 

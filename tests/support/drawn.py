@@ -66,6 +66,7 @@ def _varying(bundle, generator, shape):
 def _of_terms(bundle, generator, shape):
     """What the terms make of parameters around the trained ones, with any spreads."""
     spread, terms = {}, {}
+    every = [{} for _ in range(np.prod(shape))]  # a term's state may depend on those before it
     for predictor in bundle.design.predictors:
         trained, scale = bundle.trained.terms[predictor.name], bundle.units.scale(predictor.name)
         for term in predictor.terms:
@@ -74,7 +75,8 @@ def _of_terms(bundle, generator, shape):
                 _state(term, x * (1 + 0.1 * generator.normal(size=len(x))), scale, generator)
                 for _ in range(np.prod(shape))
             ]
-            made = [{**term.made(state), **term.quantities(state)} for state in states]
+            every = [{**state, **before} for state, before in zip(states, every, strict=True)]
+            made = [{**term.made(state), **term.quantities(state)} for state in every]
             named = {name: np.stack([item[name] for item in made]) for name in made[0]}
             named = {name: x.reshape(*shape, *x.shape[1:]) for name, x in named.items()}
             terms |= {name: named.pop(name) for name in term.made_shapes}

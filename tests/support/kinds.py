@@ -13,4 +13,5 @@ MODELS = {
         "categorical(bus, car, train)", "y ~ x1 + mo(h) + nn(u1), mutrain ~ x2 + mo(h)"
     ),
     "skew_normal": ("skew_normal", "y ~ x1 + mi(e) + nn(u1), alpha ~ z, e | mi() ~ x1"),
+    "von_mises": ("von_mises", "y ~ x1 + (1 + x2 | p | g) + nn(u1), kappa ~ z + (1 | p | g)"),
 }  # fmt: skip

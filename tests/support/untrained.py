@@ -63,6 +63,7 @@ def random_frame(name, generator, n=30):
         "categorical": levels[CATEGORIES[np.arange(n) % 7] % len(levels)],
         "beta": np.random.default_rng(1).uniform(0.05, 0.95, size=n),
         "binomial": np.random.default_rng(1).binomial(TRIALS[np.arange(n) % 3], 0.4).astype(float),
+        "von_mises": np.random.default_rng(1).vonmises(0.3, 2, size=n),
         "asym_laplace": np.random.default_rng(1).normal(100, 20, size=n),
         "skew_normal": np.random.default_rng(1).normal(100, 20, size=n),
         "weibull": np.random.default_rng(1).lognormal(2, 1, size=n),

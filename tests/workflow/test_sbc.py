@@ -28,11 +28,12 @@ WITH_OTHERS = (
     "beta_binomial",
     "skew_normal",
     "asym_laplace",
+    "von_mises",
 )  # of the rarer families
 PRIORS = {
     "b": "normal(0, 0.5)", "phi": "normal(0, 0.7)", "sigma": "student_t(3, 0, 1)",
     "shape": "lognormal(1, 0.5)", "nu": "lognormal(1.5, 0.5)", "precision": "lognormal(2, 0.5)",
-    "gap": "normal(0, 2)", "alpha": "normal(0, 2)",
+    "gap": "normal(0, 2)", "alpha": "normal(0, 2)", "kappa": "lognormal(1, 0.5)",
     "autoscale": False,
 }  # fmt: skip
 DISPERSION = {
@@ -47,6 +48,7 @@ DISPERSION = {
     "alpha": lambda generator: generator.normal(0, 2),
     **{f"bhaz_{k}": lambda generator: generator.lognormal(0, 1) for k in range(2, 7)},
     "quantile": lambda generator: generator.random(),
+    "kappa": lambda generator: generator.lognormal(1, 0.5),
 }
 ORDERED_GAPS = {name: lambda generator: generator.lognormal(0, 0.5) for name in ("gap_2", "gap_3")}
 

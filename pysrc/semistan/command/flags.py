@@ -145,11 +145,11 @@ MODEL_FLAGS = (
     Flag("encoding", ("encoding",), str,
          "Its encoding, as utf-8, utf-16 or cp1252; auto guesses.", MODEL),
     Flag("family", ("family",), str,
-         "gaussian, student, skew_normal, asym_laplace, lognormal, gamma, weibull, exponential, "
-         "cox, beta, zero_one_inflated_beta, poisson, negbinomial, zero_inflated_poisson, "
-         "zero_inflated_negbinomial, hurdle_poisson, hurdle_negbinomial, hurdle_gamma, "
-         "hurdle_lognormal, bernoulli, binomial, beta_binomial, cumulative, sratio, cratio, acat, "
-         "categorical, multinomial or dirichlet; with another link as "
+         "gaussian, student, skew_normal, asym_laplace, von_mises, lognormal, gamma, weibull, "
+         "exponential, cox, beta, zero_one_inflated_beta, poisson, negbinomial, "
+         "zero_inflated_poisson, zero_inflated_negbinomial, hurdle_poisson, hurdle_negbinomial, "
+         "hurdle_gamma, hurdle_lognormal, bernoulli, binomial, beta_binomial, cumulative, sratio, "
+         "cratio, acat, categorical, multinomial or dirichlet; with another link as "
          "'bernoulli(probit)'.",
          MODEL),
     Flag("hidden", ("network.hidden",), str, "Units of the hidden layers, as 16,16; '' for none.",

@@ -46,7 +46,7 @@ from semistan.model.names import MU
 from semistan.model.networks.networks import derivatives_along, output_and_jacobian
 from semistan.model.predictor import Predictor
 from semistan.model.priors.groups import PHI
-from semistan.model.terms.term import TensorBlock, Term
+from semistan.model.terms.term import Linked, TensorBlock, Term
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -319,6 +319,8 @@ def _by_q(
     for term, block in zip(predictor.terms, columns.blocks, strict=True):
         names = {p.name for p in term.parameters(target.bundle.config.priors)}
         names |= {item.name for item in term.hyperparameters()}
+        if isinstance(term, Linked):
+            names |= {*term.depends_on}
         at = layout.positions(names)
 
         def value(

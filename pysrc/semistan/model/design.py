@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +56,7 @@ from semistan.model.table.multiplied import check_multiplied, multiplied_by
 from semistan.model.table.rows import Columns, Rows
 from semistan.model.table.trunk_file import TrunkFile
 from semistan.model.terms.group import Group
+from semistan.model.terms.group_across import across
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -299,7 +300,17 @@ def _learn_predictors(
         own = [inputs[place] for place in formula.places(part)]
         check_multiplied(predictor.x, found.X, own)
     predictors = tuple(predictor for predictor, _ in learnt)
-    return predictors, {predictor.name: found for predictor, found in learnt}
+    return _linked(predictors), {predictor.name: found for predictor, found in learnt}
+
+
+def _linked(predictors: tuple[Predictor, ...]) -> tuple[Predictor, ...]:
+    """Let the group-level terms of one ID have correlated effects."""
+    groups = [(p.name, term) for p in predictors for term in p.terms if isinstance(term, Group)]
+    found: Mapping[Any, Term] = across(groups)
+    return tuple(
+        replace(each, terms=tuple(found.get(term, term) for term in each.terms))
+        for each in predictors
+    )
 
 
 def _bare(formula: Formula) -> tuple[str, ...]:
@@ -434,7 +445,7 @@ def design_from_plain(plain: Mapping[str, Any]) -> Design:
                 parts, formula.predictors, _prefixes(formula, categories), strict=True
             )
         )
-        return Design(formula.text, predictors, networks, origins, categories, kinds)
+        return Design(formula.text, _linked(predictors), networks, origins, categories, kinds)
     except (LookupError, TypeError, AttributeError, ValueError) as error:
         if isinstance(error, InputError):
             raise

@@ -5,9 +5,10 @@ deviation s that the draw and the row determine. So the mean over all levels the
 
     integral of mu(eta + s z) normal(z | 0, 1) dz,
 
-an integral of one dimension for each predictor with groups, whatever their number. That is what a
-population has on average; mu(eta), of a level at the centre, is not, where the link bends: a
-logistic mean over patients is nearer to 1/2 than that of the patient in the middle (as in
+an integral of one dimension for each predictor with groups, whatever their number; where effects
+are correlated across predictors, as of (1 | ID | g), s is a root of their covariance matrix. That
+is what a population has on average; mu(eta), of a level at the centre, is not, where the link
+bends: a logistic mean over patients is nearer to 1/2 than that of the patient in the middle (as in
 Hedeker, du Toit, Demirtas and Gibbons, 2018, Biometrics 74(1)).
 """
 
@@ -60,13 +61,12 @@ def over_groups(
     grouped = [item.name for item in known if item.name in predictors and has_groups(item)]
     if not grouped:
         return value(predictors)
-    deviations = {name: posterior.deviation(rows, name) for name in grouped}
+    roots = posterior.group_roots(rows, grouped)
     total: Array | float = 0.0
     for z, weight in nodes(len(grouped)):
-        moved = {
-            name: predictors[name] + deviations[name] * own
-            for name, own in zip(grouped, z, strict=True)
-        }
+        moved = {name: predictors[name] for name in grouped}
+        for (name, of), root in roots.items():
+            moved[name] = moved[name] + root * z[grouped.index(of)]
         total = total + weight * value({**predictors, **moved})
     return np.asarray(total)
 

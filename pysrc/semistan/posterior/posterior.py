@@ -31,7 +31,7 @@ from semistan.posterior.engine import GRAPH, Engine, engine_named
 from semistan.posterior.options import check_groups
 from semistan.posterior.predictors import (
     NetworkOutputs,
-    group_deviation,
+    group_roots,
     network_draws,
     network_outputs_at,
     parameter_draws,
@@ -123,8 +123,23 @@ class Posterior(Protocol):
         """
 
     @abstractmethod
-    def deviation(self, rows: Rows, name: str = MEAN) -> Array:
-        """Return the standard deviation (S, N) of what all groups may add to a predictor."""
+    def group_roots(self, rows: Rows, names: Sequence[str]) -> dict[tuple[str, str], Array]:
+        """Return a root of the covariance of what all levels of groups may add to predictors.
+
+        Parameters
+        ----------
+        rows : Rows
+            N rows.
+        names : sequence of str
+            Predictors that have groups.
+
+        Returns
+        -------
+        dict of arrays, shape (S, N)
+            What is to be multiplied with independent standard normal numbers of the second
+            predictor and added to the first, by their names. Without ``(1 | ID | g)``, each has the
+            standard deviation of its own alone.
+        """
 
     @property
     def groups(self) -> str:
@@ -336,9 +351,9 @@ class SubspacePosterior(Posterior):
         check_groups(groups)
         return replace(self, draws=replace(self.draws, groups=groups))
 
-    def deviation(self, rows: Rows, name: str = MEAN) -> Array:
-        """Return the standard deviation (S, N) of what all groups may add to a predictor."""
-        return group_deviation(self.bundle, self.draws, rows, name)
+    def group_roots(self, rows: Rows, names: Sequence[str]) -> dict[tuple[str, str], Array]:
+        """Return a root of the covariance of what all levels of groups may add to predictors."""
+        return group_roots(self.bundle, self.draws, rows, names)
 
     def __repr__(self) -> str:
         return f"Posterior of one subspace. {self.draws!r}"
@@ -427,9 +442,10 @@ class Mixture(Posterior):
         """Take the effects of groups so."""
         return Mixture(tuple(each.with_groups(groups) for each in self.members), self.weights)
 
-    def deviation(self, rows: Rows, name: str = MEAN) -> Array:
-        """Return the standard deviation (S, N) of what all groups may add to a predictor."""
-        return np.concatenate([member.deviation(rows, name) for member in self.counted])
+    def group_roots(self, rows: Rows, names: Sequence[str]) -> dict[tuple[str, str], Array]:
+        """Return a root of the covariance of what all levels of groups may add to predictors."""
+        of_each = [member.group_roots(rows, names) for member in self.counted]
+        return {key: np.concatenate([roots[key] for roots in of_each]) for key in of_each[0]}
 
     def __repr__(self) -> str:
         return f"Mixture of {len(self.members)} posteriors. Each: {self.members[0].draws!r}"

@@ -11,7 +11,7 @@ are orthogonalised to the network, they hold what it says along their columns, a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import accumulate, pairwise
@@ -28,6 +28,7 @@ from semistan.model.networks.networks import Networks
 from semistan.model.predictor import Predictor
 from semistan.model.table.rows import Block, Rows
 from semistan.model.terms.group import Group
+from semistan.model.terms.group_across import GroupAcross
 from semistan.model.terms.term import Term
 from semistan.posterior.draws import Draws, level
 from semistan.posterior.engine import Engine
@@ -147,13 +148,49 @@ def parameter_draws(
     return sampled | varying
 
 
-def group_deviation(bundle: Bundle, draws: Draws, rows: Rows, name: str) -> Array:
-    """Return the standard deviation (S, N) of what all levels of groups may add to a predictor."""
-    variance = np.zeros((draws.size, len(rows)))
-    for term, block in _with_blocks(bundle.design.predictor(name), rows):
-        if isinstance(term, Group):
-            variance += np.square(term.deviation(draws.of_terms, block))
-    return np.asarray(np.sqrt(variance))
+def group_roots(
+    bundle: Bundle, draws: Draws, rows: Rows, names: Sequence[str]
+) -> dict[tuple[str, str], Array]:
+    """Return a root of the covariance of what all levels of groups may add to predictors.
+
+    ``Posterior.group_roots`` says what it is. It is lower triangular; elements that are 0 in all
+    draws and rows are left out.
+    """
+    groups = [
+        (name, term, block)
+        for name in names
+        for term, block in _with_blocks(bundle.design.predictor(name), rows)
+        if isinstance(term, Group)
+    ]
+    roots: dict[tuple[str, str], Array] = {}
+    for i, name in enumerate(names):
+        for other in names[: i + 1]:
+            covariance = _covariance(groups, draws.of_terms, name, other)
+            for before in names[: names.index(other)]:
+                if (name, before) in roots and (other, before) in roots:
+                    covariance = covariance - roots[name, before] * roots[other, before]
+            if name == other:
+                roots[name, name] = np.sqrt(np.maximum(covariance, 0.0))
+            elif not isinstance(covariance, float):
+                own = roots[other, other]
+                roots[name, other] = covariance / np.where(own > 0, own, 1.0)
+    return roots
+
+
+def _covariance(
+    groups: Sequence[tuple[str, Group, Block]], draws: Mapping[str, Array], name: str, other: str
+) -> Array | float:
+    """Return the covariance (S, N) of what groups add to two predictors; 0.0 if they share none."""
+    total: Array | float = 0.0
+    for of, term, block in groups:
+        if of == name == other:
+            total = total + np.square(term.deviation(draws, block))
+        elif of == name and isinstance(term, GroupAcross):
+            own = term.directions(draws, block)
+            for theirs, linked, its in groups:
+                if theirs == other and isinstance(linked, GroupAcross) and linked.id == term.id:
+                    total = total + (own * linked.directions(draws, its)).sum(axis=-1)
+    return total
 
 
 def _other_predictor(

@@ -41,6 +41,7 @@ from semistan.model.families.ordinal import Ordinal, check_categories
 from semistan.model.families.poisson import POISSON
 from semistan.model.families.skew_normal import SKEW_NORMAL
 from semistan.model.families.student import STUDENT
+from semistan.model.families.von_mises import VON_MISES
 from semistan.model.families.weibull import WEIBULL
 from semistan.model.families.zero_inflated import (
     ZERO_INFLATED_NEGBINOMIAL,
@@ -67,6 +68,7 @@ FAMILIES: tuple[Family, ...] = (
     EXPONENTIAL,
     SKEW_NORMAL,
     asym_laplace.ASYM_LAPLACE,
+    VON_MISES,
     BETA_BINOMIAL,
     ZERO_INFLATED_POISSON,
     ZERO_INFLATED_NEGBINOMIAL,

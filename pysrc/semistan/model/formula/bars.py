@@ -13,16 +13,21 @@ from semistan.model.formula.syntax import Span, formula_error, masked
 
 ADDITIONS = ("weights", "trials", "se", "cens", "trunc")
 GROUP_EXAMPLE = "(1 + x | g)"
+ACROSS = "(1 | ID | g)"  # in several predictors
 
 
 @dataclass(frozen=True, slots=True)
 class GroupText:
-    """Where a group-level term stands: all of it, its two sides, and whether the bar is single."""
+    """Where a group-level term stands: all of it, its two sides, and whether the bar is single.
+
+    What stands between two bars is its ID, which has no length where there is one.
+    """
 
     whole: Span
     effects: Span
     group: Span
     correlated: bool
+    id: Span = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +61,12 @@ def split_bars(text: str) -> Bars:
     if (tilde := plain.find("~")) < 0:  # which is refused elsewhere
         return Bars(text, {}, ())
     additions: dict[str, Span] = {}
-    groups = []
+    groups: list[GroupText] = []
     kept = text
     for match in re.finditer(r"\|\|?", plain):
         start, end = match.span()
+        if groups and start < groups[-1].whole[1]:  # the second bar of (1 | ID | g)
+            continue
         if start < tilde:
             if match[0] == "||" or additions:
                 raise formula_error(text, "expected one '|' left of '~'", (start, end))
@@ -116,8 +123,12 @@ def _additions(text: str, plain: str, start: int, end: int) -> dict[str, Span]:
 def _group(text: str, plain: str, bar: Span, tilde: int) -> GroupText:
     start, end = enclosing(plain, bar, tilde)
     alone = f"a group-level term stands by itself in parentheses, as y ~ x + {GROUP_EXAMPLE}"
+    named = re.compile(r"\s*(\w+)\s*\|(?!\|)").match(plain, bar[1])
+    opening, identity = bar, (0, 0)
+    if named and bar[1] - bar[0] == 1:
+        bar, identity = (bar[0], named.end()), named.span(1)
     if start < 0 or "|" in plain[start : bar[0]] or "|" in plain[bar[1] : end]:
-        raise formula_error(text, alone, bar)
+        raise formula_error(text, alone, opening)
     before, after = plain[tilde:start].rstrip(), plain[end:].lstrip()
     within = before.count("(") != before.count(")")
     if within or before[-1] not in "~+" or (after and after[0] not in "+-"):
@@ -127,7 +138,7 @@ def _group(text: str, plain: str, bar: Span, tilde: int) -> GroupText:
         if first >= last:
             message = f"expected {what} here, as {GROUP_EXAMPLE}"
             raise formula_error(text, message, (first, first + 1))
-    return GroupText((start, end), effects, group, bar[1] - bar[0] == 1)
+    return GroupText((start, end), effects, group, opening[1] - opening[0] == 1, identity)
 
 
 def enclosing(plain: str, bar: Span, tilde: int) -> Span:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from semistan.model.formula.arguments import argument, truth
-from semistan.model.formula.bars import GroupText, split_at
+from semistan.model.formula.bars import ACROSS, GroupText, split_at
 from semistan.model.formula.expression import (
     as_python,
     is_call_of,
@@ -76,6 +76,8 @@ class GroupTerm:
         The file with the covariances of the levels, as of ``gr(g, cov='A.csv')``; empty without.
     members : Members, optional
         What ``mm(g1, g2)`` says of the columns, in each of which a row has a level.
+    id : str
+        As of ``(1 | ID | g)``: what terms of several predictors share whose effects are correlated.
     """
 
     text: str
@@ -86,6 +88,7 @@ class GroupTerm:
     per: str = ""
     cov: str = ""
     members: Members | None = None
+    id: str = ""
 
     @property
     def kind(self) -> str:
@@ -97,7 +100,9 @@ class GroupTerm:
         """What stands behind the bar."""
         if self.members:
             return self.members.text(self.by)
-        return gr_text(self.by, self.per, self.cov) if self.per or self.cov else ":".join(self.by)
+        if self.per or self.cov:
+            return gr_text(self.by, self.per, self.cov)
+        return with_id(self.id, ":".join(self.by))
 
     @property
     def expressions(self) -> tuple[str, ...]:
@@ -131,8 +136,19 @@ def group_term(group: GroupText, text: str) -> GroupTerm:
     effects = tuple(":".join(term) for term in terms if term not in (("1",), ("0",)))
     if not terms:
         raise formula_error(text, "expected 1 or a column before the bar", (start, end))
-    whole = text[slice(*group.whole)]
-    return GroupTerm(whole, ("1",) in terms, effects, correlated=group.correlated, **levels)
+    whole, identity = text[slice(*group.whole)], text[slice(*group.id)].strip("`")
+    found = GroupTerm(
+        whole, ("1",) in terms, effects, correlated=group.correlated, id=identity, **levels
+    )
+    if identity and found.kind:
+        message = f"an ID stands before a column, as {ACROSS}; gr() and mm() have none"
+        raise formula_error(text, message, group.whole)
+    return found
+
+
+def with_id(identity: str, label: str) -> str:
+    """Write what stands behind the bar: ``ID | g``, or ``g``."""
+    return f"{identity} | {label}" if identity else label
 
 
 def gr_text(by: tuple[str, ...], per: str = "", cov: str = "") -> str:

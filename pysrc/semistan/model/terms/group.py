@@ -18,7 +18,7 @@ from semistan.errors import InputError
 from semistan.lazy import torch
 from semistan.model.arrays import Array, Index
 from semistan.model.formula.formula import Formula
-from semistan.model.formula.group_terms import GroupTerm
+from semistan.model.formula.group_terms import GroupTerm, with_id
 from semistan.model.names import latin, unique_names
 from semistan.model.parameter import (
     CORRELATION,
@@ -78,6 +78,8 @@ class Group(Penalised):
         What its names in the program end in.
     of : str
         The predictor, where it is not that of the mean.
+    id : str
+        What it shares with terms of other predictors whose effects are correlated with its own.
     """
 
     by: tuple[str, ...]
@@ -88,6 +90,7 @@ class Group(Penalised):
     correlated: bool
     key: str = "1"
     of: str = ""
+    id: str = ""
 
     @property
     def size(self) -> int:
@@ -107,7 +110,7 @@ class Group(Penalised):
     @property
     def behind_bar(self) -> str:
         """What users write behind the bar."""
-        return self.label
+        return with_id(self.id, self.label)
 
     @property
     def effect_labels(self) -> tuple[str, ...]:
@@ -117,7 +120,7 @@ class Group(Penalised):
     @property
     def correlations(self) -> tuple[str, ...]:
         """Names of the correlations, of ``pairs`` of effects."""
-        return tuple(f"cor_{self.name}__{self._in(j)}__{self._in(i)}" for i, j in self.pairs)
+        return tuple(f"cor_{self.name}__{self.named(j)}__{self.named(i)}" for i, j in self.pairs)
 
     @property
     def pairs(self) -> tuple[tuple[int, int], ...]:
@@ -207,11 +210,14 @@ class Group(Penalised):
         text = f"effects of {self.name}, standardised"
         prior, centring = STANDARD_NORMAL_MATRIX, self.centring()
         made = Parameter(z, text, self.z_shape, self.z_sizes, prior=prior, centring=centring)
-        if not L:
-            return (made,)
-        text = f"Cholesky factor of the correlations of {self.name}"
-        square, M = (self.size,) * 2, (self._effects,) * 2
-        return (Parameter(L, text, square, M, CORRELATION, prior=self._of_cor(priors)), made)
+        return (
+            (self.correlation_factor(priors, self.size, self.effects_text), made) if L else (made,)
+        )
+
+    def correlation_factor(self, priors: ChosenPriors, size: int, M: str) -> Parameter:
+        """Return the Cholesky factor of the correlations of so many effects, M in the program."""
+        text, L = f"Cholesky factor of the correlations of {self.name}", self.names[1]
+        return Parameter(L, text, (size,) * 2, (M,) * 2, CORRELATION, prior=self._of_cor(priors))
 
     def _of_cor(self, priors: ChosenPriors) -> OwnPrior:
         """Return the prior of the correlations: that of all groups, or one of their own."""
@@ -231,7 +237,7 @@ class Group(Penalised):
     @property
     def z_sizes(self) -> tuple[str, ...]:
         """Levels times effects."""
-        return (f"N_{self.key}", self._effects)
+        return (f"N_{self.key}", self.effects_text)
 
     def centring(self) -> Centring:
         """Say between which coordinates of the effects the sampler moves."""
@@ -242,14 +248,23 @@ class Group(Penalised):
         return replace(
             own,
             function="partly_centred_effects",
-            spread=f"[{', '.join(self.spread)}]', {self.names[1]}",
+            spread=f"[{', '.join(self.spread)}]', {self.factor_text}",
             declared=f"array[{N}] matrix[{M}, {M}]",
             shape=(*self.z_shape, self.size),
             gain=self._gain,
         )
 
+    @property
+    def factor_text(self) -> str:
+        """The Cholesky factor of the correlations in the program."""
+        return self.names[1]
+
+    def factor_of(self, values: Mapping[str, Any]) -> Tensor:
+        """Return it."""
+        return torch.as_tensor(values[self.names[1]])
+
     def _gain(self, values: Mapping[str, Any], information: Tensor) -> Tensor:
-        root = self.sd(values)[:, None] * torch.as_tensor(values[self.names[1]])
+        root = self.sd(values)[:, None] * self.factor_of(values)
         return (root * (information @ root)).sum(dim=1)
 
     def information(self, bend: Tensor, block: TensorBlock) -> Tensor:
@@ -281,7 +296,7 @@ class Group(Penalised):
 
     def root_lines(self) -> Lines:
         """Declare it."""
-        M = self._effects
+        M = self.effects_text
         declared = f"matrix[{M}, {M}] {self.root_name}"
         text = f"root of the covariance of effects of {self.name}"
         made = call("= diag_pre_multiply", [*self._sd, self.names[1]], ";", WIDTH - 4)
@@ -297,7 +312,7 @@ class Group(Penalised):
         """Return the standard deviations of the effects: ``sd_g__Intercept``."""
         return tuple(
             Hyperparameter(
-                f"sd_{self.name}__{self._in(j)}",
+                f"sd_{self.name}__{self.named(j)}",
                 f"standard deviation of {effect} by {self.label}",
                 "sd",
                 1 / float(units),
@@ -315,7 +330,7 @@ class Group(Penalised):
         ]
         if self.only_intercept:
             return lines
-        M = self._effects
+        M = self.effects_text
         return [
             *lines,
             (f"int<lower=1> {M};", "effects that vary by level"),
@@ -327,7 +342,7 @@ class Group(Penalised):
         data = {f"N_{self.key}": len(self.levels), f"J_{self.key}": block.level + 1}
         if self.only_intercept:
             return data
-        return data | {self._effects: self.size, f"Z_{self.key}": block.Z}
+        return data | {self.effects_text: self.size, f"Z_{self.key}": block.Z}
 
     def arguments(self) -> tuple[list[str], list[str]]:
         """Return the likelihood's arguments."""
@@ -336,7 +351,7 @@ class Group(Penalised):
 
     def made_lines(self) -> Lines:
         """Declare the effects of the levels."""
-        declared = f"matrix[N_{self.key}, {self._effects}] r_{self.key}"
+        declared = f"matrix[N_{self.key}, {self.effects_text}] r_{self.key}"
         return [
             (declared, f"effects of the levels of {self.name}"),
             (indent(self._made_text(), "  ").rstrip(), ""),
@@ -353,8 +368,10 @@ class Group(Penalised):
     @property
     def _sd(self) -> list[str]:
         """The standard deviations as a vector, which may be broken between them."""
-        first, *others, last = self.spread
-        return [f"[{first}", *others, f"{last}]'"]
+        first, *others = self.spread
+        if not others:
+            return [f"[{first}]'"]
+        return [f"[{first}", *others[:-1], f"{others[-1]}]'"]
 
     def summand(self, rows: str) -> str:
         """Return what is added to the predictor."""
@@ -419,27 +436,29 @@ class Group(Penalised):
 
     def deviation(self, draws: Mapping[str, Array], block: Block) -> Array:
         """Return the standard deviation (S, N) over all levels of what is added to a predictor."""
-        root = self._root(draws)
+        root = self.root(draws)
         total = np.zeros((len(root), len(block.Z)))
         for column in np.moveaxis(root, -1, 0):
             total += np.square(column @ block.Z.T)
         return np.asarray(np.sqrt(total))
 
     def _new_levels(self, draws: Mapping[str, Array], block: Block, streams: Streams) -> Array:
-        root = self._root(draws)
+        root = self.root(draws)
         new = []
         for label in block.new:
-            z = streams.normal(*self.spread, label, size=self.size)
+            z = streams.normal(*self.drawn_by, label, size=root.shape[2])
             new.append(np.einsum("sij,sj->si", root, z))
         return np.stack(new, axis=1)
 
-    def _root(self, draws: Mapping[str, Array]) -> Array:
-        """Return a square root (S, size, size) of the effects' covariance matrix."""
+    @property
+    def drawn_by(self) -> tuple[str, ...]:
+        """What names the random numbers of new levels."""
+        return self.spread
+
+    def root(self, draws: Mapping[str, Array]) -> Array:
+        """Return a root (S, size, n) of the effects' covariance, which n standard normals make."""
         sd = np.stack([draws[name] for name in self.spread], axis=-1)
-        matrix = np.tile(np.eye(self.size), (len(sd), 1, 1))
-        for name, (i, j) in zip(self.correlations, self.pairs, strict=True):
-            matrix[:, i, j] = matrix[:, j, i] = draws[name]
-        return np.asarray(sd[:, :, None] * np.linalg.cholesky(matrix))
+        return np.asarray(sd[:, :, None] * correlation_root(self, draws, self.size))
 
     @property
     def reported(self) -> tuple[str, ...]:
@@ -461,11 +480,11 @@ class Group(Penalised):
         return {self.names[2]: Elements(f"r_{self.name}{of}", (self.levels, self.effect_names))}
 
     @property
-    def _effects(self) -> str:
+    def effects_text(self) -> str:
         """The number of effects as the program has it."""
         return "1" if self.only_intercept else f"M_{self.key}"
 
-    def _in(self, effect: int) -> str:
+    def named(self, effect: int) -> str:
         """Return an effect's part in the names, after its predictor where it is another's."""
         name = self.effect_names[effect]
         return f"{self.of}_{name}" if self.of else name
@@ -530,12 +549,21 @@ def group_of_levels(
     effects = (*intercept * term.intercept, *unique_names(terms.columns, intercept))
     correlated = term.correlated and len(effects) > 1
     levels = tuple(sorted(labels))
-    return Group(term.by, levels, effects, term.intercept, terms, correlated, key, of)
+    return Group(term.by, levels, effects, term.intercept, terms, correlated, key, of, term.id)
 
 
 def shared_state(group: Group) -> dict[str, Any]:
     """Return what kinds of groups have in common, by the names of their fields."""
     return {field.name: getattr(group, field.name) for field in fields(Group)}
+
+
+def correlation_root(group: Group, draws: Mapping[str, Array], size: int) -> Array:
+    """Return the Cholesky factors (S, size, size) of the correlations that a term reports."""
+    first = draws[group.spread[0]]
+    matrix = np.tile(np.eye(size), (len(first), 1, 1))
+    for name, (i, j) in zip(group.correlations, group.pairs, strict=True):
+        matrix[:, i, j] = matrix[:, j, i] = draws[name]
+    return np.asarray(np.linalg.cholesky(matrix))
 
 
 def group_name(by: tuple[str, ...]) -> str:
@@ -560,6 +588,7 @@ def group_to_plain(group: Group) -> dict[str, Any]:
             "intercept": group.intercept,
             "terms": asdict(group.terms),
             "correlated": group.correlated,
+            **({"id": group.id} if group.id else {}),
         }
     )
     return plain
@@ -582,4 +611,5 @@ def group_from_plain(
     intercept = bool(content["intercept"])
     if len(effects) != intercept + len(terms.columns) or not set(by) <= set(formula.columns):
         raise ValueError("a group-level term's columns do not fit")
-    return Group(by, levels, effects, intercept, terms, bool(content["correlated"]), key, of)
+    correlated, identity = bool(content["correlated"]), str(content.get("id", ""))
+    return Group(by, levels, effects, intercept, terms, correlated, key, of, identity)

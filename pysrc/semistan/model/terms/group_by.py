@@ -89,7 +89,7 @@ class GroupBy(Several, Group):
     def hyperparameters(self) -> tuple[Hyperparameter, ...]:
         """Return the standard deviations: ``sd_g__Intercept_ha``."""
         pairs = list(product(self.per_levels, range(self.size)))
-        names = unique_names(f"{self._in(j)}_{self.per}{level}" for level, j in pairs)
+        names = unique_names(f"{self.named(j)}_{self.per}{level}" for level, j in pairs)
         of = f"by {self.label}, {self.per}"
         return tuple(
             Hyperparameter(
@@ -113,7 +113,7 @@ class GroupBy(Several, Group):
 
     def made_lines(self) -> Lines:
         """Declare the effects of the levels."""
-        M, key = self._effects, self.key
+        M, key = self.effects_text, self.key
         return [
             (f"matrix[N_{key}, {M}] r_{key}", f"effects of the levels of {self.name}"),
             ("  = [" + ",\n     ".join(self._spread_rows) + f"][of_{key}]", ""),

@@ -117,7 +117,7 @@ class GroupOfMembers(Group):
         ]
         if self.only_intercept:
             return [*lines, (f"matrix[N, {columns}] Z_{self.key};", "their weights")]
-        M, text = self._effects, "columns times the weight of each level"
+        M, text = self.effects_text, "columns times the weight of each level"
         return [
             *lines,
             (f"int<lower=1> {M};", "effects that vary by level"),
@@ -127,7 +127,7 @@ class GroupOfMembers(Group):
     def data(self, block: Block) -> dict[str, Any]:
         """Return them for some rows."""
         data = {f"N_{self.key}": len(self.levels), f"J_{self.key}": block.level + 1}
-        size = {} if self.only_intercept else {self._effects: self.size}
+        size = {} if self.only_intercept else {self.effects_text: self.size}
         return data | size | {f"Z_{self.key}": block.Z}
 
     def arguments(self) -> tuple[list[str], list[str]]:
@@ -198,7 +198,7 @@ class GroupOfMembers(Group):
         """Return the standard deviation (S, N) over all levels of what is added to a predictor."""
         pieces, levels = list(self._blocks(block)), block.level.T
         total: Array = np.zeros((len(draws[self.spread[0]]), len(block.Z)))
-        for column in np.moveaxis(self._root(draws), -1, 0):
+        for column in np.moveaxis(self.root(draws), -1, 0):
             parts = [column @ item.Z.T for item in pieces]
             for i, one in enumerate(parts):
                 for j, other in enumerate(parts):

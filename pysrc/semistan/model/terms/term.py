@@ -144,6 +144,15 @@ class Reestimated(Protocol):
         """Return new ones by the EM algorithm, and standardised coefficients that go with them."""
 
 
+@runtime_checkable
+class Linked(Protocol):
+    """A term whose value depends on parameters of other terms too."""
+
+    @property
+    def depends_on(self) -> tuple[str, ...]:
+        """The names of all parameters that its value depends on, but for its own."""
+
+
 class Term(Protocol):
     """A term that is more than a linear combination of columns with coefficients of their own.
 

@@ -33,6 +33,7 @@ MEANING = {
     "probit": "the probability's normal quantile",
     "cloglog": "the log of -log(1 - probability) (its `exp()` is a hazard ratio)",
     "cauchit": "the probability's Cauchy quantile",
+    "tan_half": "the tangent of half the {mean}",
 }
 DISPERSION_LABELS = {"sigma": "residual sd"}
 
