@@ -212,7 +212,6 @@ transformed parameters {
     - student_t_lccdf(0 | prior_sd_subject__Intercept_df,
                       prior_sd_subject__Intercept_location,
                       prior_sd_subject__Intercept_scale);
-  lprior += std_normal_lpdf(to_vector(z_1));
 }
 model {
   if (!prior_only) {
@@ -220,6 +219,7 @@ model {
                          activation, p_bar, axes, Pi, eta_loc, eta_scale, J_1,
                          phi, theta, r_1);
   }
+  target += std_normal_lpdf(to_vector(z_1));
   target += lprior;
 }
 generated quantities {

@@ -214,8 +214,6 @@ transformed parameters {
                         prior_sd_date__Intercept_scale)
     - normal_lccdf(0 | prior_sd_date__Intercept_location,
                    prior_sd_date__Intercept_scale);
-  lprior += std_normal_lpdf(zs_1);
-  lprior += std_normal_lpdf(to_vector(z_1));
 }
 model {
   if (!prior_only) {
@@ -223,6 +221,8 @@ model {
                          activation, p_bar, eta_loc, eta_scale, trials, Zs_1,
                          J_1, phi, theta, s_1, r_1);
   }
+  target += std_normal_lpdf(zs_1);
+  target += std_normal_lpdf(to_vector(z_1));
   target += lprior;
 }
 generated quantities {

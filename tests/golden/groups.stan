@@ -271,9 +271,6 @@ transformed parameters {
                       prior_sd_g_h__Intercept_location,
                       prior_sd_g_h__Intercept_scale);
   lprior += lkj_corr_cholesky_lpdf(L_1 | prior_cor_shape);
-  lprior += std_normal_lpdf(to_vector(z_1));
-  lprior += std_normal_lpdf(to_vector(z_2));
-  lprior += std_normal_lpdf(to_vector(z_3));
 }
 model {
   if (!prior_only) {
@@ -281,6 +278,9 @@ model {
                          activation, p_bar, Pi, eta_loc, eta_scale, J_1, Z_1,
                          J_2, Z_2, J_3, phi, theta, r_1, r_2, r_3);
   }
+  target += std_normal_lpdf(to_vector(z_1));
+  target += std_normal_lpdf(to_vector(z_2));
+  target += std_normal_lpdf(to_vector(z_3));
   target += lprior;
 }
 generated quantities {

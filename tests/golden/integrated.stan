@@ -351,7 +351,6 @@ generated quantities {
     - student_t_lccdf(0 | prior_sd_g__Intercept_df,
                       prior_sd_g__Intercept_location,
                       prior_sd_g__Intercept_scale);
-  lprior += std_normal_lpdf(to_vector(z_1));
   real b_Intercept  // mean of network and x' theta, moved to X = 0
     = eta_loc
       + eta_scale

@@ -388,7 +388,6 @@ generated quantities {
     - student_t_lccdf(0 | prior_sd_g__Intercept_df,
                       prior_sd_g__Intercept_location,
                       prior_sd_g__Intercept_scale);
-  lprior += std_normal_lpdf(to_vector(z_1));
   vector[n_psi] psi  // outside the subspace, standard normal
     = to_vector(normal_rng(rep_vector(0, n_psi), 1));
   vector[P] theta_completed

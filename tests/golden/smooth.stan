@@ -290,7 +290,6 @@ generated quantities {
                            prior_sds_sv_1_location, prior_sds_sv_1_scale)
     - student_t_lccdf(0 | prior_sds_sv_1_df, prior_sds_sv_1_location,
                       prior_sds_sv_1_scale);
-  lprior += std_normal_lpdf(zs_1);
   real b_Intercept  // mean of network and x' theta, moved to X = 0
     = eta_loc
       + eta_scale

@@ -108,14 +108,14 @@ def test_the_program_has_the_density_that_numpy_computes(toolchain, tmp_path):
         assert found.vector("theta", 2)[:, j] == pytest.approx(expected, rel=1e-12)
     prior = (
         stats.norm.logpdf(phi, 0, 5).sum(axis=1)
-        + stats.norm.logpdf(z).sum(axis=1)
         + (stats.t.logpdf(local, 3) + np.log(2)).sum(axis=1)
         + stats.t.logpdf(all_of_them, 2) + np.log(2)
         + stats.invgamma.logpdf(slab, 2.5, scale=2.5)
         + stats.t.logpdf(sigma, 3, 0, 2.5 * bundle.units.eta_scale) + np.log(2)
     )  # fmt: skip
     assert found.written["lprior"] == pytest.approx(prior, rel=1e-12)
-    assert found.lp == pytest.approx(prior + logs.sum(axis=1), rel=1e-12)
+    effects = stats.norm.logpdf(z).sum(axis=1)
+    assert found.lp == pytest.approx(prior + effects + logs.sum(axis=1), rel=1e-12)
 
 
 def test_its_coefficients_are_made_of_what_is_sampled_beside_an_integral(

@@ -429,7 +429,7 @@ def test_replicated_responses_have_the_moments_of_their_draws(fit):
 
 
 def test_lp_and_prior_are_those_of_the_densities(fit, columns):
-    """lprior is the log prior without Jacobians, to the digits of the CSV."""
+    """lprior is the log prior without Jacobians and effects, to the digits of the CSV."""
     bundle, data = fit.run.bundle, stan_data(fit.run.bundle, fit.run.rows())
     total = stats.norm(data["prior_phi_location"], data["prior_phi_scale"]).logpdf(
         np.column_stack([columns[f"phi.{j}"] for j in (1, 2, 3)])
@@ -438,8 +438,6 @@ def test_lp_and_prior_are_those_of_the_densities(fit, columns):
         np.column_stack([columns["theta.1"], columns["theta.2"]])
     ).sum(axis=1)  # fmt: skip
     for name in columns:
-        if name.startswith(("z_", "zs_")):
-            total += stats.norm.logpdf(columns[name])
         if name.startswith(("sd_", "sds_")):
             values = torch.tensor(columns[name].to_numpy())
             total += log_prior_of_spread(data, name, values).numpy()

@@ -12,6 +12,7 @@ from semistan.infer.methods import method_named
 from semistan.model.priors.distributions import torch_priors
 from semistan.posterior.posterior import Mixture, SubspacePosterior
 from semistan.posterior.predictive import log_lik
+from semistan.posterior.prior_draws import prior_draws
 from semistan.posterior.sensitivity import distance, prior_density, sensitivity
 from support import arviz_oracle
 from support.drawn import random_draws
@@ -101,6 +102,16 @@ def test_priors_of_some_parameters_are_parts_of_the_whole(name):
     assert alone == pytest.approx(density, rel=1e-9)
     found = sensitivity(one, rows, ["b_x2"]).set_index("variable")
     assert found.loc["b_x2", "prior"] > found.loc["b_x1", "prior"]
+
+
+def test_the_whole_prior_is_that_of_all_parameters_and_not_of_effects():
+    """A group's standard deviation is not scaled by way of its effects' distribution."""
+    formula = "y ~ x1 + (1 | g) + s(v, k=5) + nn(u1, u2, u3)"
+    bundle, rows = random_bundle("gaussian", formula=formula)
+    draws = prior_draws(bundle, rows, (2, 50), np.random.default_rng(1))
+    named = {group.key for group in bundle.model.priors}
+    total = prior_density(SubspacePosterior(bundle, draws), sorted(named))
+    assert np.ptp(total - draws.lprior.ravel()) < 1e-9 * np.abs(total).max()
 
 
 def test_priors_that_are_not_there_or_joint_are_refused():

@@ -69,7 +69,8 @@ def program():
         }
         mu = "exp(eta)" if str(item) == "gaussian(log)" else "eta"
         given = {name: name for name in ("trials", "cens", "y2", "lb", "ub")}
-        row = {"eta": mu, "times": "*", **given, **names}
+        costly = {c.name: f"{c.function}([{names[c.parameter]}]')[1]" for c in item.costly}
+        row = {"eta": mu, "times": "*", **given, **names, **costly}
         density = item.density.format(y="count" if item.integer else "y", **row)
         densities += f"  if (which == {k}) target += {density};\n"
         if not item.censored:

@@ -78,6 +78,7 @@ PROGRAMS = (
     _program("beta", "beta", "dispersed"),
     _program("slant", "skew_normal", "dispersed", "linear predictor",
              formula=f"y ~ x1 + {NETWORK}, alpha ~ z"),
+    _program("angles", "von_mises", "dispersed"),
     _program("quantiles", "asym_laplace", "dispersed", formula=f"y ~ x1 + {NETWORK}",
              priors={"quantile": "constant(0.8)"}),
     _program("censored, truncated", "weibull", "dispersed", "linear predictor",

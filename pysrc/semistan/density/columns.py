@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semistan.density.predictor import network_sums
-from semistan.density.target import Target, log_prior_density
+from semistan.density.target import Target, log_lprior
 from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.completion import PSI, completed_name
@@ -117,7 +117,7 @@ def _by_draw(target: Target, q: Array) -> tuple[dict[str, Array], dict[str, Arra
         sampled = target.layout.unpack(x)
         values = target.completed(sampled)
         made: dict[str, Tensor] = {}
-        reported = {"lprior": log_prior_density(target, sampled)}
+        reported = {"lprior": log_lprior(target, sampled)}
         for term in terms:
             made |= term.made(values)
             reported |= term.quantities(values)

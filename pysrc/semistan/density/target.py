@@ -324,10 +324,25 @@ def log_prior(target: Target, q: Tensor) -> Tensor:
 
 def log_prior_density(target: Target, values: Values) -> Tensor:
     """Return the log prior density of the sampled parameters, not cut off."""
-    total = values[PHI].new_zeros(())
+    return log_lprior(target, values) + log_effects(target, values)
+
+
+def log_lprior(target: Target, values: Values) -> Tensor:
+    """Return what of it the program calls ``lprior``: without the densities of effects."""
+    total = _own_densities(target, values, in_lprior=True)
     for prior in target.priors:
         total = total + prior.log_density(values)
+    return total
+
+
+def log_effects(target: Target, values: Values) -> Tensor:
+    """Return the rest: the log densities of effects that are given by other parameters."""
+    return _own_densities(target, values, in_lprior=False)
+
+
+def _own_densities(target: Target, values: Values, *, in_lprior: bool) -> Tensor:
+    total = values[PHI].new_zeros(())
     for parameter in target.layout.parameters:
-        if parameter.prior is not None:
+        if parameter.prior is not None and parameter.prior.in_lprior == in_lprior:
             total = total + parameter.prior.log_density(values[parameter.name])
     return total

@@ -184,12 +184,16 @@ class OwnPrior:
         Maps a NumPy generator, the number of draws S and the shape to values (S, *shape).
     choice : Choice, optional
         Its arguments, if the user chooses them.
+    in_lprior : bool
+        Whether it is part of the program's ``lprior``, which power-scaling scales. The distribution
+        of a group's effects is not, as in brms: their standard deviation has the prior.
     """
 
     stan: Callable[[str], str]
     log_density: Callable[[Tensor], Tensor]
     draw: Callable[[np.random.Generator, int, Shape], Array]
     choice: Choice | None = None
+    in_lprior: bool = True
 
 
 def _log_normal_density(value: Tensor) -> Tensor:
@@ -205,10 +209,13 @@ def _normal_draws(generator: np.random.Generator, size: int, shape: Shape) -> Ar
 
 
 STANDARD_NORMAL = OwnPrior(
-    lambda name: f"std_normal_lpdf({name})", _log_normal_density, _normal_draws
+    lambda name: f"std_normal_lpdf({name})", _log_normal_density, _normal_draws, in_lprior=False
 )
 STANDARD_NORMAL_MATRIX = OwnPrior(
-    lambda name: f"std_normal_lpdf(to_vector({name}))", _log_normal_density, _normal_draws
+    lambda name: f"std_normal_lpdf(to_vector({name}))",
+    _log_normal_density,
+    _normal_draws,
+    in_lprior=False,
 )
 
 

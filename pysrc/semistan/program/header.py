@@ -71,6 +71,8 @@ def _model_lines(model: Model) -> Iterator[str]:
         yield f"{name} = {from_eta}"
     for curve in model.family.used_curves:
         yield f"{curve.vector} = {curve.columns} * {curve.coefficients}"
+    for item in model.family.costly:
+        yield f"{item.name} = {item.function}({item.parameter})"
     if model.family.curves:
         yield from (line.partition("] ")[2].rstrip(";") for line in model.family.stan_local)
     if design.categories:
@@ -126,6 +128,7 @@ def _likelihood(family: Family) -> str:
     given = {name: name for name in family.given}
     given |= {"y": "y", "eta": family.on_default[0], "times": "*"}
     given |= {curve.name: curve.vector for curve in family.used_curves}
+    given |= {item.name: item.name for item in family.costly}
     density = family.density.replace(", {y})", ")")  # y2 where no row ends an interval
     single = re.fullmatch(r"(\w+)_lp[dm]f\(\{y\} \| (.*)\)", density)
     if single and single[2].count("(") == single[2].count(")"):

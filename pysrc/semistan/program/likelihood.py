@@ -106,7 +106,8 @@ def in_row(parts: Parts, index: str) -> dict[str, str]:
     varying = {name: f"{name}[{index}]" for name in parts.design.varying}
     given = {name: f"{name}[n]" for name in parts.family.given}
     curves = {curve.name: f"{curve.vector}[{index}]" for curve in parts.family.used_curves}
-    return {name: name for name in parts.family.dispersion} | varying | given | curves
+    costly = {item.name: f"{item.name}[{index}]" for item in parts.family.costly}
+    return {name: name for name in parts.family.dispersion} | varying | given | curves | costly
 
 
 def density_of_slice(parts: Parts, density: str, eta: str) -> str:
@@ -131,6 +132,11 @@ def density_vectors(parts: Parts, rows: str, of_rows: str = "") -> str:
     lines += [
         f"vector[{rows}] {curve.vector} = {curve.matrix}{of_rows} * {curve.coefficients};"
         for curve in parts.family.used_curves
+    ]
+    lines += [
+        f"vector[{rows}] {item.name}"
+        f" = {item.over_rows(rows, varies=item.parameter in parts.design.varying)};"
+        for item in parts.family.costly
     ]
     return "".join(statement(line, WIDTH - 4) for line in lines)
 

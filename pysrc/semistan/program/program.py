@@ -7,6 +7,7 @@ data, so that a new network or new data cost no compilation.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import partial
 from textwrap import indent
 
@@ -179,20 +180,37 @@ def _transformed_parameters(parts: Parts) -> str:
         of_terms = declarations(made_lines(parts.model.sampled_terms))
         return declarations(constant_lines(parts)) + made + of_terms
     made = declarations([*made_lines(parts.design.terms), LPRIOR])
-    return declarations(constant_lines(parts)) + theta_text(parts) + made + _densities(parts)
+    return declarations(constant_lines(parts)) + theta_text(parts) + made + _lprior(parts)
 
 
-def _densities(parts: Parts, to: str = "lprior", *, sampled: bool = False) -> str:
-    """Add the log prior densities of all parameters, or of those that are not integrated out."""
-    integral, drawn = (parts.integral, parts.model.drawn) if sampled else (None, ())
+def _lprior(parts: Parts) -> str:
+    """Add up the log prior densities of all parameters, but not the densities of effects."""
     return "".join(
-        _prior_density(parts, item, to, integral)
-        for item in parts.sampled
-        if item.parameter not in drawn
-    ) + "".join(
+        _prior_density(parts, item, "lprior", None) for item in parts.sampled
+    ) + _own_densities(parts, "lprior")
+
+
+def _sampled_densities(parts: Parts) -> str:
+    """Add all densities of what is not integrated out to the target."""
+    drawn = parts.model.drawn
+    return (
+        "".join(
+            _prior_density(parts, item, "target", parts.integral)
+            for item in parts.sampled
+            if item.parameter not in drawn
+        )
+        + _own_densities(parts, "target", drawn)
+        + _own_densities(parts, "target", drawn, effects=True)
+    )
+
+
+def _own_densities(
+    parts: Parts, to: str, drawn: Collection[str] = (), *, effects: bool = False
+) -> str:
+    return "".join(
         f"{to} += {item.prior.stan(item.name)};\n"
         for item in parts.parameters
-        if item.prior is not None and item.name not in drawn
+        if item.prior and item.prior.in_lprior != effects and item.name not in drawn
     )
 
 
@@ -217,9 +235,10 @@ def _prior_density(parts: Parts, item: PriorGroup, to: str, integral: Integral |
 
 def _model(parts: Parts) -> str:
     if parts.integral:
-        return integral_model(parts) + _densities(parts, "target", sampled=True)
+        return integral_model(parts) + _sampled_densities(parts)
+    densities = _own_densities(parts, "target", effects=True) + "target += lprior;\n"
     if parts.integrates_theta:
-        return marginal_model(parts) + "target += lprior;\n"
+        return marginal_model(parts) + densities
     passed = [argument.split()[-1] for argument in signature(parts)[2:]]
     passed[passed.index("theta")] = parts.beside_network
     arguments = ["partial_log_lik", "slice", "grainsize", *passed]
@@ -228,14 +247,14 @@ def _model(parts: Parts) -> str:
         "if (!prior_only) {\n"
         + indent(call("target += reduce_sum", arguments, tail, width=WIDTH - 4), "  ")
         + "}\n"
-        + "target += lprior;\n"
+        + densities
     )
 
 
 def _generated_quantities(parts: Parts) -> str:
     drawn = ""
     if parts.integral:
-        drawn = integral_draws(parts) + declarations([LPRIOR]) + _densities(parts)
+        drawn = integral_draws(parts) + declarations([LPRIOR]) + _lprior(parts)
     drawn += drawn_lines(parts)
     mean = parts.network.mean_call(13)
     beside = parts.design.mean.terms or parts.design.mean.offsets or parts.design.mean.slopes

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from semistan.density.integral import integrated_constant, log_integrated
-from semistan.density.target import log_likelihood, make_target
+from semistan.density.target import log_effects, log_likelihood, make_target
 from semistan.errors import SemistanError
 from semistan.infer.cmdstan.process import Call, run_cmdstan
 from semistan.infer.stan_json import write_stan_json
@@ -103,7 +103,8 @@ def _log_density(bundle: Bundle, rows: Rows, drawn: dict[str, Array]) -> Array:
         return np.array([float(log_integrated(target, q[sampled])) + constant for q in states])
     log_lik = [float(log_likelihood(target, q)) for q in states]
     jacobian = [float(layout.log_jacobian(q)) + layout.log_units for q in states]
-    return np.asarray(drawn["lprior"] + log_lik + jacobian)
+    effects = [float(log_effects(target, layout.unpack(q))) for q in states]
+    return np.asarray(drawn["lprior"] + effects + log_lik + jacobian)
 
 
 def _drawn_parameters(bundle: Bundle, drawn: dict[str, Array]) -> list[dict[str, Array]]:

@@ -196,6 +196,29 @@ class Curve(NamedTuple):
         return f"{self.vector}_columns"
 
 
+class Costly(NamedTuple):
+    """A function of a parameter that the program computes for all rows at once.
+
+    Attributes
+    ----------
+    name : str
+        What is written for its value in the density.
+    function : str
+        The program's function, of a vector, which computes it once for rows that are alike.
+    parameter : str
+        What it is a function of.
+    """
+
+    name: str
+    function: str
+    parameter: str
+
+    def over_rows(self, rows: str, *, varies: bool) -> str:
+        """Write its values over some rows, among which the parameter may vary."""
+        alike = "" if varies else f"rep_vector(0, {rows}) + "
+        return f"{self.function}({alike}{self.parameter})"
+
+
 class Predicted(NamedTuple):
     """What the link of the linear predictor is of.
 
@@ -317,6 +340,8 @@ class Family:
         Data of the program that the density needs.
     curves : tuple of Curve
         Functions of each row's response that it needs.
+    costly : tuple of Costly
+        Functions of its parameters that take long.
     """
 
     name: str
@@ -361,6 +386,7 @@ class Family:
     learn: Callable[[Array, Given], Family] | None = None
     constants: tuple[Constant, ...] = ()
     curves: tuple[Curve, ...] = ()
+    costly: tuple[Costly, ...] = ()
 
     def __str__(self) -> str:
         return self.text or self.name

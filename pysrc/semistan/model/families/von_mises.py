@@ -24,7 +24,7 @@ from semistan.errors import InputError
 from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.families.common import Given
-from semistan.model.families.family import Dispersion, Family, Predicted
+from semistan.model.families.family import Costly, Dispersion, Family, Predicted
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -105,10 +105,11 @@ VON_MISES = Family(
     mean=_mean,
     log_lik=_log_lik,
     rng=_rng,
-    density="von_mises_tan_half_lpdf({y} | {eta}, {kappa})",
+    density="von_mises_tan_half_lpdf({y} | {eta}, {kappa}, {log_bessel})",
     stan_rng="von_mises_tan_half_rng({eta}, {kappa})",
     density_functions=("von_mises.stanfunctions",),
     by_row=True,
+    costly=(Costly("log_bessel", "log_scaled_bessel", "kappa"),),
     variance=_variance,
     predicted=Predicted("{link} direction[y]", "mean direction of {y}"),
 )

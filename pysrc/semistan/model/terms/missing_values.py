@@ -433,7 +433,7 @@ def scaled_inverse_chi(nu: float, s: float, nu_name: str, s_name: str) -> OwnPri
         square = f"scaled_inv_chi_square_lpdf(square({name}) | {nu_name}, {s_name})"
         return f"{square} + log(2 * {name})"
 
-    return OwnPrior(stan, log_density, draw)
+    return OwnPrior(stan, log_density, draw, in_lprior=False)
 
 
 def _values(column: str, table: pd.DataFrame) -> tuple[Array, npt.NDArray[np.bool_]]:
