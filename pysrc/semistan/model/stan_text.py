@@ -8,7 +8,7 @@ from textwrap import indent, wrap
 
 WIDTH = 80
 TIED = "\0"  # stands for a blank at which no line is broken
-INDEX = re.compile(r"(?<=\w)\[[^][,]{,24}\]")
+INDEX = re.compile(r"(?<=\w)\[(?:[^][,]{,24}|[\d :,]{,24})\]")
 
 
 def program_text(blocks: Iterable[tuple[str, str]]) -> str:

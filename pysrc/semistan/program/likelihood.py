@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textwrap import indent
 
-from semistan.model.stan_text import WIDTH, call, statement
+from semistan.model.stan_text import TIED, WIDTH, call, statement
 from semistan.program.networks import TIMES, NetworkText
 from semistan.program.parts import Parts, known_of_rows
 from semistan.program.predictors import (
@@ -133,11 +133,9 @@ def density_vectors(parts: Parts, rows: str, of_rows: str = "") -> str:
         f"vector[{rows}] {curve.vector} = {curve.matrix}{of_rows} * {curve.coefficients};"
         for curve in parts.family.used_curves
     ]
-    lines += [
-        f"vector[{rows}] {item.name}"
-        f" = {item.over_rows(rows, varies=item.parameter in parts.design.varying)};"
-        for item in parts.family.costly
-    ]
+    for item in parts.family.costly:
+        value = item.over_rows(rows, varies=item.parameter in parts.design.varying)
+        lines.append(f"vector[{rows}] {item.name} = {value.replace(' ', TIED)};")
     return "".join(statement(line, WIDTH - 4) for line in lines)
 
 

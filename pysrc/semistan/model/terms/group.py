@@ -120,7 +120,18 @@ class Group(Penalised):
     @property
     def correlations(self) -> tuple[str, ...]:
         """Names of the correlations, of ``pairs`` of effects."""
-        return tuple(f"cor_{self.name}__{self.named(j)}__{self.named(i)}" for i, j in self.pairs)
+        names = self.correlated_names
+        return tuple(f"cor_{self.name}__{names[j]}__{names[i]}" for i, j in self.pairs)
+
+    @property
+    def correlated_names(self) -> tuple[str, ...]:
+        """The parts of names that the effects of ``pairs`` have."""
+        return tuple(self.named(j) for j in range(self.size))
+
+    @property
+    def correlated_labels(self) -> tuple[str, ...]:
+        """What they are, in words."""
+        return self.effect_labels
 
     @property
     def pairs(self) -> tuple[tuple[int, int], ...]:
@@ -469,7 +480,7 @@ class Group(Penalised):
         """Say what standard deviations and correlations are."""
         texts = {item.name: item.text for item in self.hyperparameters()}
         for name, (a, b) in zip(self.correlations, self.pairs, strict=True):
-            names = self.effect_labels
+            names = self.correlated_labels
             texts[name] = f"correlation of {names[b]} and {names[a]} by {self.label}"
         return texts
 

@@ -49,14 +49,10 @@ class GroupAcross(Group):
     place: int = 0
 
     @property
-    def first(self) -> int:
-        """How many effects the terms before it have."""
-        return sum(term.size for term in self.every[: self.place])
-
-    @property
     def own(self) -> slice:
         """Its effects among all."""
-        return slice(self.first, self.first + self.size)
+        before = sum(term.size for term in self.every[: self.place])
+        return slice(before, before + self.size)
 
     @property
     def total(self) -> int:
@@ -75,22 +71,18 @@ class GroupAcross(Group):
         return tuple((i, j) for i in range(size) for j in range(i))
 
     @property
-    def correlations(self) -> tuple[str, ...]:
-        """Names of the correlations, of ``pairs`` of effects."""
-        names = [term.named(j) for term in self.every for j in range(term.size)]
-        return tuple(f"cor_{self.name}__{names[j]}__{names[i]}" for i, j in self.pairs)
+    def correlated_names(self) -> tuple[str, ...]:
+        """The parts of names that the effects of all terms have."""
+        return tuple(name for term in self.every for name in term.correlated_names)
 
-    def labels(self) -> dict[str, str]:
-        """Say what standard deviations and correlations are."""
-        texts = {item.name: item.text for item in self.hyperparameters()}
-        names = [
+    @property
+    def correlated_labels(self) -> tuple[str, ...]:
+        """What they are, in words."""
+        return tuple(
             f"{effect} of {term.of}" if term.of else effect
             for term in self.every
             for effect in term.effect_labels
-        ]
-        for name, (i, j) in zip(self.correlations, self.pairs, strict=True):
-            texts[name] = f"correlation of {names[j]} and {names[i]} by {self.label}"
-        return texts
+        )
 
     @property
     def depends_on(self) -> tuple[str, ...]:
@@ -126,11 +118,13 @@ class GroupAcross(Group):
     def _made_text(self) -> str:
         """Multiply the z of this term and of those before it by its rows of L."""
         z, *others = [f"z_{term.key}" for term in self.every[: self.place + 1]]
+        if not others and self.size == 1:
+            return f"= {self.spread[0]} * {z};"
         for other in others:
             z = f"append_col({z}, {other})"
         before = self._span(slice(0, self.own.stop))
         factor = f"{self.names[1]}[{self._span(self.own)}, {before}]"
-        return call(f"= {z} * diag_pre_multiply", [*self._sd, factor], "';", width=WIDTH - 4)
+        return f"= {z}\n" + call("  * diag_pre_multiply", [*self._sd, factor], "';", WIDTH - 4)
 
     @staticmethod
     def _span(of: slice) -> str:
