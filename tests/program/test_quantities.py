@@ -249,7 +249,7 @@ def test_a_family_has_one_program_whatever_the_formula_and_the_priors():
 def test_every_family_names_stans_density_and_generator():
     for record in FAMILIES:
         row = {"y": "y[n]", "eta": "eta[n]", "trials": "trials[n]", "times": "*"}
-        row |= {name: name for name in record.dispersion}
+        row |= {name: name for name in (*record.dispersion, *(c.name for c in record.costly))}
         density = record.density.format(**row)
         kind = "lpmf" if record.integer else "lpdf"
         assert re.fullmatch(rf"\w+_{kind}\(y\[n\] \| .*eta\[n\].*\)", density)
