@@ -19,7 +19,7 @@ RARER_RESPONSES = {
     "exponential": "z",
     "skew_normal": "y",
     "asym_laplace": "y",
-    "von_mises": "I(v / 40)",
+    "von_mises": "I(v / 60)",
     "beta_binomial": "wins | trials(tries)",
     "zero_inflated_poisson": "count",
     "zero_inflated_negbinomial": "count",
