@@ -4,13 +4,17 @@ import re
 
 import numpy as np
 import pytest
+import torch
 from scipy import stats
 
+from semistan.density.derivatives import derivatives
+from semistan.density.target import log_prior, make_target
 from semistan.errors import InputError
 from semistan.infer.cmdstan.compile import compile_program
 from semistan.infer.cmdstan.kernel import kernel_failure
 from semistan.infer.starts import find_starts
 from semistan.model.config import SampleConfig
+from semistan.model.networks.networks import forward
 from semistan.model.priors.densities import parse_prior
 from semistan.model.priors.lines import priors_as_used
 from semistan.posterior.prior_draws import prior_draws
@@ -44,6 +48,9 @@ def test_arguments_have_brmss_defaults_and_names(text, values):
         ({"b": "R2D2(scale=1)"}, "R2D2 takes (mean_R2=0.5, prec_R2=2, cons_D2=0.5)"),
         ({"b_x": "R2D2()"}, "for all coefficients together, as prior 'b'"),
         ({"b": "R2D2()", "b_x": "normal(0, 1)"}, "none can have another"),
+        ({"sigma": "R2D2()"}, "prior 'b', and for standard deviations of terms and 'sd_w'"),
+        ({"w": "R2D2()"}, "prior 'w': R2D2() is for all coefficients together, as prior 'b'"),
+        ({"lscale": "R2D2()"}, "as prior 'b', and for standard deviations of terms"),
     ],
 )
 def test_a_wrong_one_is_refused(settings, message):
@@ -51,30 +58,50 @@ def test_a_wrong_one_is_refused(settings, message):
         small_prepared(priors=settings)
 
 
+PARTS = "y ~ x1 + x2 + s(v, k=4) + (1 + x1 | g) + nn(u1, u2)"
+OF_PARTS = {
+    "phi": None, "b": "R2D2(0.4, 3)", "sd": "R2D2()", "sds": "R2D2()", "sd_w": "R2D2()",
+}  # fmt: skip
+
+
+def of_parts(family="gaussian", **given):
+    settings = {"formula": PARTS, "priors": OF_PARTS, "subspace": {"construction": "full"}} | given
+    return random_bundle(family, **settings)
+
+
 def test_it_needs_one_sigma():
     with pytest.raises(InputError, match="in units of one sigma, which has a predictor here"):
         small_prepared("y ~ x + nn(u), sigma ~ z", priors__b="R2D2()")
 
 
+def log_density(sd, sigma, arguments):
+    """The density of standard deviations (S, m) from SciPy's of R2 and of the shares."""
+    mean, precision, concentration = arguments
+    variance = np.square(sd / sigma[:, None])
+    total, m = variance.sum(axis=1), variance.shape[1]
+    alpha = np.full(m, concentration)
+    of_shares = [stats.dirichlet.logpdf(v / v.sum(), alpha) for v in variance]
+    of_total = stats.betaprime.logpdf(total, mean * precision, (1 - mean) * precision)
+    slope = np.log(2 * sd / sigma[:, None] ** 2).sum(axis=1) - (m - 1) * np.log(total)
+    return of_total + np.array(of_shares) + slope
+
+
 def test_the_program_has_the_density_that_numpy_computes(toolchain, tmp_path):
     bundle, rows = random_bundle("gaussian", priors=R2D2, sample={"integrate": "none"})
-    states = np.random.default_rng(3).normal(0, 0.7, size=(4, 9))
+    states = np.random.default_rng(3).normal(0, 0.7, size=(4, 8))
     found = evaluate(bundle, stan_data(bundle, rows, prior_only=True), states, toolchain, tmp_path)
-    phi, z, R2, share = states[:, :3], states[:, 3:5], states[:, 5], np.exp(states[:, 6:8])
-    R2, sigma = 1 / (1 + np.exp(-R2)), np.exp(states[:, 8])
+    phi, z, sdb, sigma = states[:, :3], states[:, 3:5], np.exp(states[:, 5:7]), np.exp(states[:, 7])
     sd = rows.X.std(axis=0, ddof=1)
-    for j in range(2):
-        expected = z[:, j] * sigma / sd[j]
-        expected = expected * np.sqrt(R2 / (1 - R2) * share[:, j] / share.sum(axis=1))
-        assert found.vector("theta", 2)[:, j] == pytest.approx(expected, rel=1e-12)
+    assert found.vector("theta", 2) == pytest.approx(z * sdb / sd, rel=1e-12)
     prior = (
         stats.norm.logpdf(phi, 0, 5).sum(axis=1)
-        + stats.beta.logpdf(R2, 1.2, 1.8)
-        + stats.gamma.logpdf(share, 0.7).sum(axis=1)
+        + log_density(sdb, sigma, (0.4, 3, 0.7))
         + stats.t.logpdf(sigma, 3, 0, 2.5 * bundle.units.eta_scale) + np.log(2)
     )  # fmt: skip
-    jacobian = np.log(share).sum(axis=1) + np.log(sigma) + np.log(R2) + np.log1p(-R2)
+    jacobian = states[:, 5:].sum(axis=1)
     assert found.written["lprior"] == pytest.approx(prior, rel=1e-12)
+    explained = np.square(sdb / sigma[:, None]).sum(axis=1)
+    assert found.written["R2D2_R2"] == pytest.approx(explained / (1 + explained), rel=1e-12)
     effects = stats.norm.logpdf(z).sum(axis=1)
     assert found.lp == pytest.approx(prior + effects + jacobian, rel=1e-12)
 
@@ -103,7 +130,8 @@ def test_autoscale_does_not_change_it():
     )
     (line,) = (line for line in priors_as_used(with_units) if line.parameter == "b_x1")
     assert line.used == "R2D2(0.4, 3, 0.7)"
-    assert with_units.prior_data["prior_b_mean_R2"] == without.prior_data["prior_b_mean_R2"]
+    name = "prior_R2D2_mean_R2"
+    assert with_units.prior_data[name] == without.prior_data[name] == 0.4
 
 
 def test_a_known_sigma_is_its_unit(toolchain, tmp_path):
@@ -121,7 +149,77 @@ def test_chains_start_at_the_trained_coefficients():
     bundle, rows = random_bundle("gaussian", priors=R2D2, sample={"integrate": "none"})
     sd = rows.X.std(axis=0, ddof=1)
     for values in find_starts(bundle, rows, SampleConfig()).values:
-        R2, share = values["R2D2_R2"], values["R2D2_share"]
-        unit = values["sigma"] / sd * np.sqrt(R2 / (1 - R2) * share / share.sum())
+        unit = values["sdb"] / sd
         assert np.abs(values["zb"] * unit - bundle.trained.theta).max() < unit.max()
-        assert np.abs(values["zb"]).max() < 5
+        assert np.abs(values["zb"]).max() <= 1
+
+
+def test_it_is_of_all_parts_that_have_it():
+    explained = of_parts()[0].model.explained
+    names = ["sd_w", "sdb", "sds_sv_1", "sd_g__Intercept", "sd_g__x1"]
+    assert list(explained.sizes) == names and len(explained.unit) == 7
+    assert [*explained.arguments.values()] == [0.4, 3, 0.5]
+    some = of_parts(priors={"sd_g__x1": "R2D2(0.2)"})[0].model
+    assert list(some.explained.sizes) == ["sd_g__x1"] and some.joint is None
+    assert of_parts(priors={"b": "normal(0, 1)"})[0].model.explained is None
+
+
+def test_its_arguments_stand_in_one_place():
+    same = of_parts(priors={"b": "R2D2(0.4)", "sd": "R2D2(0.4)"})[0].model.explained
+    assert [*same.arguments.values()] == [0.4, 2, 0.5]
+    message = "priors 'sd' and 'b' are one R2D2() prior of what both explain, got 'R2D2(0.3, 2, "
+    with pytest.raises(InputError, match=re.escape(message)):
+        _ = of_parts(priors={"b": "R2D2(0.4)", "sd": "R2D2(0.3)"})[0].model.priors
+
+
+@pytest.mark.parametrize(
+    ("family", "formula", "message"),
+    [
+        ("negbinomial", "count ~ x + nn(u), shape ~ v + (1 | g)",
+         "prior 'sd': R2D2() is of what explains the mean, and sd_g__shape_Intercept is of log"),
+        ("categorical", "g ~ s(x, k=4) + nn(u)", "several categories' means"),
+        ("gaussian", "y ~ (1 | g) + nn(u), sigma ~ v", "prior 'sd': R2D2() shares out variance"),
+    ],
+)  # fmt: skip
+def test_it_is_of_one_mean(family, formula, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        small_prepared(formula, family=family, priors={"sd": "R2D2()", "sds": "R2D2()"})
+
+
+def test_a_part_over_its_unit_is_what_it_adds_to_the_predictor():
+    """A slope times its column's standard deviation, a network as it varies under its prior."""
+    bundle, rows = of_parts()
+    *_, slope = bundle.model.explained.unit
+    assert 1 / slope == pytest.approx(rows.X[:, 0].std(ddof=1), rel=0.02)
+    spec, generator = bundle.network, np.random.default_rng(5)
+    w = bundle.model.weight_scale * generator.normal(size=(2000, spec.d))
+    with torch.no_grad():
+        f = forward(spec, torch.from_numpy(w), torch.from_numpy(generator.normal(size=(100, 2))))
+    variance = f.numpy().var(axis=1)
+    expected = bundle.units.eta_scale**2 * variance.mean()
+    error = bundle.units.eta_scale**2 * variance.std() * np.sqrt(1 / 2000 + 1 / 400)
+    assert abs(bundle.model.explained.unit[0] ** -2 - expected) < Z * error
+
+
+def test_draws_from_the_prior_have_the_density():
+    """R2 and the shares have the distributions that the density was derived from."""
+    bundle, rows = of_parts()
+    draws = prior_draws(bundle, rows, (1, 4000), np.random.default_rng(1))
+    R2 = draws.spread["R2D2_R2"].ravel()
+    assert stats.kstest(R2, stats.beta(1.2, 1.8).cdf).pvalue > 1e-3
+    sd = draws.spread["sd_g__Intercept"].ravel() / draws.dispersion["sigma"].ravel()
+    share = sd**2 * (1 - R2) / R2
+    assert stats.kstest(share, stats.beta(0.5, 6 * 0.5).cdf).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("name", ["gaussian", "poisson"])
+def test_its_curvature_in_each_standard_deviation_is_exact(name):
+    """Of which each depends on the others, so that a sum over all rows of the Hessian is not it."""
+    bundle, rows = of_parts(name, priors={"sd": "R2D2(0.4, 3)", "sds": "R2D2()"})
+    target = make_target(bundle, rows, prior_only=True)
+    q = torch.tensor(np.random.default_rng(2).normal(0, 0.3, target.layout.size))
+    at = target.layout.positions(bundle.model.explained.sizes)
+    H = torch.autograd.functional.hessian(lambda x: -log_prior(target, x), q)
+    bend = derivatives(target, q)[1].diagonal()
+    assert np.abs(H.numpy()[np.ix_(at, at)] - np.diag(H.numpy().diagonal()[at])).max() > 0.01
+    assert bend[at].numpy() == pytest.approx(H.diagonal()[at].clamp(min=1e-3).numpy(), rel=1e-9)

@@ -34,6 +34,7 @@ from semistan.model.orthogonal import further_names
 from semistan.model.predictor import NetworkSlope, Predictor
 from semistan.model.priors.distributions import log_mass_inside
 from semistan.model.priors.groups import PHI
+from semistan.model.priors.r2d2 import R2, SD
 from semistan.model.terms.term import element_labels
 
 if TYPE_CHECKING:
@@ -111,13 +112,15 @@ def lp_constant(target: Target) -> float:
 
 def _by_draw(target: Target, q: Array) -> tuple[dict[str, Array], dict[str, Array]]:
     """Return parameters, constants, lprior and correlations, and what terms make, of draws."""
-    terms = target.bundle.design.terms
+    terms, explained = target.bundle.design.terms, target.bundle.model.explained
 
     def of_one(x: Tensor) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         sampled = target.layout.unpack(x)
         values = target.completed(sampled)
         made: dict[str, Tensor] = {}
         reported = {"lprior": log_lprior(target, sampled)}
+        if explained:
+            made[SD], reported[R2] = explained.sd(values), explained.share(values)
         for term in terms:
             made |= term.made(values)
             reported |= term.quantities(values)
@@ -158,7 +161,7 @@ def _quantities(target: Target, values: Mapping[str, Array], raw: Array) -> dict
             elements = element_labels(term).values()  # which stand among what the term makes
             found |= {name: values[name] for name in term.reported if name not in target.layout
                       and name not in target.constants and name not in elements}  # fmt: skip
-    return found
+    return found | ({R2: values[R2]} if R2 in values else {})
 
 
 def _intercept(target: Target, predictor: Predictor, values: Mapping[str, Array]) -> Array:

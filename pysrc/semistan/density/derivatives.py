@@ -139,12 +139,18 @@ def _prior_curvature(target: Target, q: Tensor) -> tuple[Tensor, Tensor]:
     """Return slopes and bends (n,) of minus the log prior.
 
     The density of coordinates whose units depend on standard deviations is not that of independent
-    parameters: each kind is moved with the other one held.
+    parameters: each kind is moved with the other one held. So is each standard deviation that an
+    R2D2 prior is of.
     """
-    partly = torch.zeros(len(q), dtype=torch.bool)
-    partly[target.layout.positions([p.name for p in target.layout.centred])] = True
+    explained = target.bundle.model.explained
+    together = target.layout.positions(explained.sizes if explained else ())
+    kinds = [target.layout.positions([p.name for p in target.layout.centred])]
+    kinds += [together[i : i + 1] for i in range(len(together))]
+    masks = torch.zeros(len(kinds), len(q), dtype=torch.bool)
+    for mask, kind in zip(masks, kinds, strict=True):
+        mask[kind] = True
     slope, bend = q.new_zeros(len(q)), q.new_zeros(len(q))
-    for moving in (partly, ~partly) if partly.any() else (~partly,):
+    for moving in (~masks.any(dim=0), *masks[masks.any(dim=1)]):
 
         def minus_log_prior(x: Tensor, moving: Tensor = moving) -> Tensor:
             return -log_prior(target, torch.where(moving, x, q))

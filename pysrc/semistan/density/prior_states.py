@@ -1,7 +1,8 @@
 """Draws of the unconstrained coordinates q from the prior.
 
-The parameters are independent, but for weights and their scales; a density that is cut off is
-drawn by inversion of the tail that holds the values between its limits a and b,
+The parameters are independent, but for weights and their scales, and for the standard deviations
+that an R2D2 prior is of. A density that is cut off is drawn by inversion of the tail that holds the
+values between its limits a and b,
 
     x = S^-1(S(b) + u (S(a) - S(b))),    u ~ U(0, 1),    S(x) = P(X > x).
 """
@@ -29,6 +30,9 @@ def prior_states(bundle: Bundle, size: int, generator: np.random.Generator) -> A
         chosen = slice(None) if group.members is None else list(group.members)
         part = values[group.parameter]
         part[..., chosen] = _drawn(group, prior, part[..., chosen].shape, generator)
+    if explained := bundle.model.explained:
+        fixed = {name: np.full(size, value) for name, value in bundle.model.constants.items()}
+        values |= explained.draw(generator, size, fixed | values)
     if scales := bundle.model.weight_scales:
         factor = scales.factor(torch.from_numpy(values[SD_W])).numpy()
         centre = bundle.subspace.phi_location

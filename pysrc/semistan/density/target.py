@@ -332,6 +332,8 @@ def log_lprior(target: Target, values: Values) -> Tensor:
     total = _own_densities(target, values, in_lprior=True)
     for prior in target.priors:
         total = total + prior.log_density(values)
+    if explained := target.bundle.model.explained:
+        total = total + explained.log_density({**values, **target.fixed(values[PHI])})
     return total
 
 

@@ -135,19 +135,19 @@ def integral_of(
     phi = moves in ("both", "all") and not many and _free_output_layers(networks, priors)
     if phi:
         beside += outputs
-    if joint := _joint(config, design, family, beside):
+    if joint := _joint(config, design, beside):
         beside += len(design.mean.coefficients)
     terms = _few_columns(design, beside)
     found = Integral(phi, theta or joint is not None, terms, joint)
     return found if phi or terms or joint else None
 
 
-def _joint(config: ModelConfig, design: Design, family: Family, others: int) -> Joint | None:
+def _joint(config: ModelConfig, design: Design, others: int) -> Joint | None:
     """Return what theta is made of, if that can be integrated out beside others."""
     density = joint_prior(config)
     fits = others + len(design.mean.coefficients) <= MOST_COLUMNS
     joint = density.joint if density else None
-    return joint.beside(family.dispersion) if joint and joint.z and fits else None
+    return joint if joint and joint.z and fits else None
 
 
 def _is_integrable(term: Term) -> TypeGuard[Integrable]:

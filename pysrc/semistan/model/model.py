@@ -7,12 +7,15 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from types import MappingProxyType
 
+import numpy as np
+
 from semistan.errors import InputError
 from semistan.model.arrays import Array
 from semistan.model.completion import obstacle
 from semistan.model.config import ModelConfig, NetworkConfig, SubspaceConfig, with_options
 from semistan.model.construction import Moves
 from semistan.model.design import Design
+from semistan.model.explained import explained_by, spreads
 from semistan.model.families.censored import with_censoring
 from semistan.model.families.family import Family
 from semistan.model.families.measured import response_family
@@ -30,10 +33,12 @@ from semistan.model.networks.residual import check_options
 from semistan.model.orthogonal import in_model, orthogonal_columns
 from semistan.model.priors.density import Joint
 from semistan.model.priors.groups import PriorGroup, joint_prior, prior_groups
+from semistan.model.priors.r2d2 import Explained
 from semistan.model.priors.weight_scales import (
     NO_SCALES,
     WeightScales,
     effect_scales,
+    output_scales,
     weight_scales,
 )
 from semistan.model.table.multiplied import inputs_of_layers
@@ -110,6 +115,8 @@ class Model:
         priors = self.config.priors
         if priors.sd_w == NO_SCALES or self.moves != "all":
             return None
+        if priors.scales_outputs:
+            return output_scales(self.network)
         if priors.scales_all:
             inputs = [inputs_of_layers(terms) for terms in self.design.networks]
             return weight_scales(self.network, inputs, self.leading.frozen)
@@ -185,8 +192,16 @@ class Model:
     def joint(self) -> Joint | None:
         """What the coefficients are made of, if they have a prior together."""
         density = joint_prior(self.config)
-        known = {*self.family.dispersion} - {*self.design.varying}
-        return density.joint.beside(known) if density and density.joint else None
+        return density.joint if density else None
+
+    @cached_property
+    def explained(self) -> Explained | None:
+        """The parts of the predictor that share an R2D2 prior, if there are some."""
+        of_networks = np.zeros(0)
+        if self.config.priors.scales_outputs and self.weight_scales:
+            assert self.weight_scale is not None
+            of_networks = self.units.eta_scale * spreads(self.network, self.weight_scale)
+        return explained_by(self.priors, self.design, self.family.dispersion, of_networks)
 
     @cached_property
     def scalars(self) -> tuple[str, ...]:

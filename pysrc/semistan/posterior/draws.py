@@ -18,6 +18,7 @@ from semistan.model.design import Design
 from semistan.model.families.ordinal import intercept_names
 from semistan.model.layout import column_names
 from semistan.model.orthogonal import INTERCEPT, further_names
+from semistan.model.priors.r2d2 import R2
 from semistan.model.priors.weight_scales import SD_W
 from semistan.model.streams import Streams
 from semistan.model.table.rows import evenly_spaced
@@ -324,8 +325,7 @@ def _coefficient_columns(bundle: Bundle) -> dict[str, str]:
 
 def _spread_columns(bundle: Bundle) -> dict[str, str]:
     """Return the program's columns of what the coefficients' prior and terms report."""
-    joint = bundle.model.joint
-    own = {name: name for name in joint.reported} if joint else {}
+    own = {R2: R2} if bundle.model.explained else {}
     return own | _term_columns(bundle.design)
 
 

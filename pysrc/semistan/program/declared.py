@@ -52,7 +52,8 @@ def data_block(parts: Parts) -> str:
             *completion_lines(parts),
             heading("Priors"),
             *scales_lines(parts),
-            *(line for item in parts.priors for line in prior_lines(item)),
+            *dict.fromkeys(line for item in parts.priors for line in prior_lines(item)),
+            *(parts.model.explained.data_lines if parts.model.explained else []),
             *(
                 line
                 for item in choices(parts.model.config.priors, parts.design)
@@ -147,7 +148,8 @@ def prior_lines(item: PriorGroup) -> list[tuple[str, str]]:
     for argument, name in zip(item.density.arguments, item.data_names, strict=True):
         bound = "<lower=0>" if argument in item.density.bounded else ""
         words = item.density.argument_text(argument)
-        text = f"{item.density.name} prior on {item.parameter}: {words}"
+        of = "" if item.density.explains else f" on {item.parameter}"
+        text = f"{item.density.name} prior{of}: {words}"
         if item.density.is_constant:
             bound, text = item.kind.bounds, f"fixed value of {item.parameter}"
         size = item.size if item.members is None else f"n_{item.stem}"

@@ -195,6 +195,8 @@ def _priors(model: Model, bundle: Bundle | None) -> Iterator[str]:
         yield from texts[:MOST]
         if len(texts) > MOST:
             yield f"... and {len(texts) - MOST} more of this kind"
+    if model.explained:
+        yield model.explained.text
 
 
 def _listed(names: tuple[str, ...]) -> str:

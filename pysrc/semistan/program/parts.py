@@ -105,8 +105,10 @@ class Parts:
 
     @property
     def joint(self) -> tuple[PriorGroup, ...]:
-        """The prior of all coefficients together, if they have one."""
-        return tuple(item for item in self.priors if item.density.joint)
+        """The prior of all coefficients together, if theta is made with its arguments."""
+        return tuple(
+            item for item in self.priors if item.density.joint and not item.density.explains
+        )
 
     @property
     def y_type(self) -> str:

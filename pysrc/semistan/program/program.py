@@ -17,6 +17,7 @@ from semistan.model.integral import PHI_SAMPLED, Integral
 from semistan.model.model import Model
 from semistan.model.orthogonal import RAW, further_names
 from semistan.model.priors.groups import PriorGroup
+from semistan.model.priors.r2d2 import FILE as R2D2
 from semistan.model.priors.weight_scales import stan_scale
 from semistan.model.stan_text import (
     WIDTH,
@@ -144,11 +145,13 @@ def network_functions(parts: Parts) -> tuple[str, ...]:
     """Return the files with the functions of the network, of theta and of the density."""
     shear = ("shear.stanfunctions",) if parts.orthogonal else ()
     joint = parts.model.joint.files if parts.model.joint else ()
+    explained = (R2D2,) if parts.model.explained else ()
     centred = {item.centring.function for item in parts.parameters if item.centring}
     return (
         *parts.network.files,
         *shear,
         *joint,
+        *explained,
         *(f"{name}.stanfunctions" for name in sorted(centred)),
         *parts.family.density_functions,
     )
@@ -178,16 +181,23 @@ def _transformed_parameters(parts: Parts) -> str:
     if parts.integral:
         made = "" if parts.integral.joint else theta_text(parts)
         of_terms = declarations(made_lines(parts.model.sampled_terms))
-        return declarations(constant_lines(parts)) + made + of_terms
-    made = declarations([*made_lines(parts.design.terms), LPRIOR])
+        return declarations(constant_lines(parts)) + made + _explained(parts) + of_terms
+    made = _explained(parts) + declarations([*made_lines(parts.design.terms), LPRIOR])
     return declarations(constant_lines(parts)) + theta_text(parts) + made + _lprior(parts)
+
+
+def _explained(parts: Parts) -> str:
+    """Declare the parts that an R2D2 prior is of."""
+    return parts.model.explained.declared if parts.model.explained else ""
 
 
 def _lprior(parts: Parts) -> str:
     """Add up the log prior densities of all parameters, but not the densities of effects."""
-    return "".join(
-        _prior_density(parts, item, "lprior", None) for item in parts.sampled
-    ) + _own_densities(parts, "lprior")
+    return (
+        "".join(_prior_density(parts, item, "lprior", None) for item in parts.sampled)
+        + _own_densities(parts, "lprior")
+        + _density_of_explained(parts, "lprior")
+    )
 
 
 def _sampled_densities(parts: Parts) -> str:
@@ -201,7 +211,12 @@ def _sampled_densities(parts: Parts) -> str:
         )
         + _own_densities(parts, "target", drawn)
         + _own_densities(parts, "target", drawn, effects=True)
+        + _density_of_explained(parts, "target")
     )
+
+
+def _density_of_explained(parts: Parts, to: str) -> str:
+    return parts.model.explained.density(to) if parts.model.explained else ""
 
 
 def _own_densities(
@@ -215,7 +230,7 @@ def _own_densities(
 
 
 def _prior_density(parts: Parts, item: PriorGroup, to: str, integral: Integral | None) -> str:
-    if item.density.joint:  # its parameters have priors of their own
+    if item.density.joint:  # whose parameters have priors of their own
         return ""
     density, (first, *rest), target = item.density, item.data_names, item.target
     if item.is_phi and integral and integral.phi:
@@ -277,7 +292,10 @@ def _generated_quantities(parts: Parts) -> str:
     )
     slopes = slope_quantities(parts.network, parts.design.mean, partial(moved_by, parts))
     structured = declarations([*coefficients, *raw]) + slopes
-    return drawn + intercept + structured + declarations(reported) + others
+    explained = parts.model.explained.quantity_lines if parts.model.explained else []
+    return (
+        drawn + intercept + structured + declarations(reported) + others + declarations(explained)
+    )
 
 
 def _intercept(parts: Parts, mean: str, words: str) -> str:

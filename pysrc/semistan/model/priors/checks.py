@@ -8,10 +8,11 @@ from semistan.model.design import Design
 from semistan.model.families.measured import response_family
 from semistan.model.predictor import Predictor
 from semistan.model.priors.classes import CLASSES
-from semistan.model.priors.densities import parse_prior
+from semistan.model.priors.densities import AUTO, parse_prior
 from semistan.model.priors.density import Density
 from semistan.model.priors.groups import PHI, all_choices
 from semistan.model.priors.section import PriorConfig
+from semistan.model.priors.weight_scales import NO_SCALES, SD_W
 from semistan.model.varying import parameters_text, terms_text
 
 DISPERSION = ("sigma", "shape", "nu", "precision", "gap")  # that PriorConfig has fields of
@@ -28,6 +29,7 @@ def check_priors(config: ModelConfig, design: Design) -> None:
     of_all = parse_prior(config.priors.b, "b")
     if of_all.density.joint:
         _check_joint(of_all.density, config, design)
+    _check_explained(config.priors, design)
     if of_all.is_bounded and config.subspace.holds_theta:
         raise InputError(
             f"prior 'b': in the construction '{config.subspace.construction}' the coefficients lie "
@@ -124,10 +126,34 @@ def _check_joint(density: Density, config: ModelConfig, design: Design) -> None:
         raise InputError(f"prior 'b': {density}() is for coefficients, but the model has none")
     if design.categories:
         raise InputError(f"prior 'b': {density}() does not know several categories' coefficients")
-    if density.joint and "{residual}" in density.joint.stan and "sigma" in design.varying:
+
+
+def _check_explained(config: PriorConfig, design: Design) -> None:
+    """Refuse a prior of what is explained where that is not the variance of one mean."""
+    keys = {key: parse_prior(getattr(config, key), key) for key in ("b", SD_W)
+            if getattr(config, key) not in (AUTO, NO_SCALES)}  # fmt: skip
+    given = {key: prior.density for key, prior in keys.items() if prior.density.explains}
+    elsewhere = []
+    for predictor in design.predictors:
+        for item in (item for term in predictor.terms for item in term.hyperparameters()):
+            text, _ = config.chosen(item.name, item.within, item.prior_class, default=item.default)
+            density = parse_prior(text, item.name).density if text else None
+            if density and density.explains and item.prior_class != "b":
+                given.setdefault(item.prior_class, density)
+                elsewhere += [] if predictor.is_mean else [(item, predictor.words)]
+    for key, density in given.items():
+        if design.categories:
+            raise InputError(f"prior '{key}': {density}() does not know several categories' means")
+        if "sigma" in design.varying:
+            raise InputError(
+                f"prior '{key}': {density}() shares out variance in units of one sigma, which has "
+                "a predictor here; use another prior, or leave the predictor out"
+            )
+    for item, words in elsewhere:
+        key = item.prior_class
         raise InputError(
-            f"prior 'b': {density}() shares out variance in units of one sigma, which has a "
-            "predictor here; use horseshoe(), or leave the predictor out"
+            f"prior '{key}': {given[key]}() is of what explains the mean, and {item.name} is of "
+            f"{words}; give it a prior of its own, as {item.name} = '{CLASSES[key].default}'"
         )
 
 

@@ -114,6 +114,7 @@ def _numbers(inner: str, text: str, parameter: str, density: Density) -> tuple[f
         ) from None
 
 
+SPREADS = [CLASSES[name] for name in ("sd", "sds", "sdgp", "sd_w")]
 SUPPORT = {"real": (-math.inf, math.inf), "positive": (0.0, math.inf), "unit interval": (0.0, 1.0)}
 VALUES = {"positive": "positive values", "unit interval": "values between 0 and 1"}
 OF_ONE_CLASS = (
@@ -146,9 +147,10 @@ def _check_prior(prior: Prior, parameter: str) -> None:
             f"prior '{parameter}': constant() is for dispersion parameters; "
             f"leave the term out of the formula instead"
         )
-    if density.joint and parameter != "b":
+    if density.joint and parameter != "b" and not (density.explains and kind in SPREADS):
+        also = ", and for standard deviations of terms and 'sd_w'" if density.explains else ""
         raise InputError(
-            f"prior '{parameter}': {density}() is for all coefficients together, as prior 'b'"
+            f"prior '{parameter}': {density}() is for all coefficients together, as prior 'b'{also}"
         )
     for name, owner, text in OF_ONE_CLASS:
         if (density.name == name) != (takes == owner):

@@ -8,7 +8,7 @@ rstanarm: ``normal(0, 2.5)`` on a coefficient becomes ``normal(0, 2.5 * s_eta / 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -45,7 +45,7 @@ class Joint:
         Maps coefficients (P,) and ``data``, with the values of the other parameters, to values
         that make them.
     stan : str
-        The declaration of ``theta`` in the program, with ``{residual}`` for ``sigma *``.
+        The declaration of ``theta`` in the program.
     files : tuple of str
         Files of ``stan/`` that it needs.
     z, spread : str
@@ -53,8 +53,6 @@ class Joint:
         and of what in the program; empty if it is not, so that it is not integrated out.
     argument_text : mapping
         What the arguments are whose names do not say it.
-    reported : tuple of str
-        The parameters that are in the table of coefficients.
     """
 
     parameters: Callable[[Mapping[str, Any], int], tuple[Parameter, ...]]
@@ -65,13 +63,6 @@ class Joint:
     z: str = ""
     spread: str = ""
     argument_text: Mapping[str, str] = field(default_factory=dict)
-    reported: tuple[str, ...] = ()
-
-    def beside(self, parameters: Collection[str]) -> Joint:
-        """Return it beside the parameters of a response's distribution."""
-        residual = "sigma * " if "sigma" in parameters else ""
-        stan, spread = (text.replace("{residual}", residual) for text in (self.stan, self.spread))
-        return replace(self, stan=stan, spread=spread)
 
 
 def summed(name: str, *arguments: float) -> Callable[[Tensor], Tensor]:
@@ -115,6 +106,9 @@ class Density:
         Whether its one argument may have a value for each element.
     shares : tuple of str
         The arguments that must be below 1.
+    explains : bool
+        Whether it is of the variance that parts of the predictor explain together: one prior of
+        the coefficients and of standard deviations that have it too.
     """
 
     name: str
@@ -128,6 +122,7 @@ class Density:
     joint: Joint | None = None
     repeats: bool = False
     shares: tuple[str, ...] = ()
+    explains: bool = False
 
     def __str__(self) -> str:
         return self.name

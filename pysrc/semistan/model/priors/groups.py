@@ -6,7 +6,7 @@ How wide that of phi is may depend on the subspace, and is known after training 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -124,6 +124,8 @@ class PriorGroup:
     @property
     def stem(self) -> str:
         """How the group's names in the data block start: also the name of its index set."""
+        if self.density.explains:  # which all that have it share
+            return f"prior_{self.density.name}"
         group = "" if self.members is None else f"_{self.density.name}"
         return f"prior_{self.label}{group}"
 
@@ -154,6 +156,11 @@ def prior_groups(
     """Return the priors of phi, of coefficients (unless the subspace holds them) and of scalars.
 
     ``scales`` names the groups of weights whose scales are sampled.
+
+    Raises
+    ------
+    InputError
+        If a parameter cannot have its prior, or one prior of several has different arguments.
     """
     groups = [_phi_group(config)]
     if scales:
@@ -168,7 +175,28 @@ def prior_groups(
             for term in predictor.terms
             for item in term.hyperparameters()
         ]
-    return tuple(groups)
+    return _with_shared_arguments(groups)
+
+
+def _with_shared_arguments(groups: Sequence[PriorGroup]) -> tuple[PriorGroup, ...]:
+    """Give all that share one prior its arguments, which may be written with one of them alone."""
+    shared = [item for item in groups if item.density.explains and item.used]
+    given = {item.written[0] for item in shared if item.written[0].values != item.density.defaults}
+    if not given:
+        return tuple(groups)
+    prior, *others = sorted(given, key=str)
+    if others:
+        one, other = (
+            next(item.key for item in shared if item.written[0] == each)
+            for each in (prior, others[0])
+        )
+        raise InputError(
+            f"priors '{one}' and '{other}' are one {prior.density}() prior of what both explain, "
+            f"got '{prior}' and '{others[0]}'; write its arguments with one of them"
+        )
+    return tuple(
+        replace(item, used=(prior,) * len(item.used)) if item in shared else item for item in groups
+    )
 
 
 def _phi_group(config: ModelConfig) -> PriorGroup:

@@ -99,14 +99,18 @@ def _phi_lines(
 
 def _weight_lines(config: PriorConfig, design: Design, *, scaled: bool) -> list[PriorLine]:
     """Return the priors of weights and biases, and those of output layers by themselves."""
-    factor = f"{SD_W} " if config.scales_all else ""
+    of_outputs = f"{SD_W} " if config.scales_all else ""
+    factor = "" if config.scales_outputs else of_outputs
     scale, source = f"{factor}{config.scale_of(WEIGHTS):.6g}", config.source(WEIGHTS)
     used = f"normal(0, {scale} / sqrt(inputs of the layer)), normal(0, {scale}) of biases"
     found = [PriorLine(WEIGHTS, config.w, used, source, WEIGHTS)]
+    if config.scales_outputs:
+        used = f"normal(0, {of_outputs}{scale} / sqrt(inputs of the layer))"
+        found.append(PriorLine("output weights", config.w, used, source, WEIGHTS))
     for slope in design.slopes:
         key, written = slope.weights, config.coefficients.get(slope.weights)
         if written or (scaled and not factor):
-            by = factor or ("" if written else f"{SD_W}[{slope.effect}] ")
+            by = of_outputs or ("" if written else f"{SD_W}[{slope.effect}] ")
             own = f"{by}{config.scale_of_slope(key):.6g}"
             used = f"normal(0, {own} / sqrt(inputs of the layer)) of output weights"
             source = "coefficient" if written else config.source(WEIGHTS)

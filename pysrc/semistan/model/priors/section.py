@@ -36,6 +36,8 @@ class PriorConfig(Section):
     the prior of factors of the weights' standard deviations, for each input and each layer, which
     are sampled where all weights are; with ``"auto"`` only the output weights of networks that
     multiply a column have one, where they are integrated out, and with ``"none"`` none have.
+    ``R2D2()`` is one prior of the coefficients ``b`` and of ``sd``, ``sds``, ``sdgp`` and ``sd_w``,
+    where it is given.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -80,6 +82,11 @@ class PriorConfig(Section):
     def scales_all(self) -> bool:
         """Whether the weights of all inputs and layers have scales that are sampled."""
         return self.sd_w not in (NO_SCALES, AUTO)
+
+    @property
+    def scales_outputs(self) -> bool:
+        """Whether those are scales of output layers alone, which share an R2D2 prior."""
+        return self.scales_all and parse_prior(self.sd_w, SD_W).density.explains
 
     @property
     def prior_of_scales(self) -> str:

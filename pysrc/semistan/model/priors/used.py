@@ -18,6 +18,7 @@ from semistan.model.model import Model
 from semistan.model.priors.densities import AUTO
 from semistan.model.priors.density import Prior
 from semistan.model.priors.groups import PriorGroup, choices
+from semistan.model.priors.r2d2 import UNIT
 from semistan.model.priors.weight_scales import GROUPS, SD_W
 from semistan.model.trained import Trained
 
@@ -33,6 +34,8 @@ def prior_data(model: Model, trained: Trained) -> dict[str, Any]:
             data[f"n_{group.stem}"] = len(group.members)
             data[group.stem] = np.array(group.members) + 1
         data |= group.arguments(priors_of(group, model, trained))
+    if model.explained:
+        data[UNIT] = model.explained.unit
     if model.joint:
         data |= {"theta_scale": model.units.theta_scale, "eta_scale": model.units.eta_scale}
     for choice in choices(model.config.priors, model.design):

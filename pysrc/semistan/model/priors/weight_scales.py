@@ -12,7 +12,9 @@ biases belong to no group.
 
 By default, ``sd_w = "auto"``, only output weights of networks that multiply a column have one: how
 much an effect varies is seldom known, and most vary little. That is where they are integrated out,
-since a chain that samples them beside their scale moves in a funnel.
+since a chain that samples them beside their scale moves in a funnel. With ``sd_w = "R2D2()"``
+the output weights of each of the mean's networks have one, so that what a network adds has its
+share in the variance that the R2D2 prior is of.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistan.lazy import torch
-from semistan.model.networks.networks import Networks, layers
+from semistan.model.names import MU
+from semistan.model.networks.networks import Networks, layers, output_layers
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -75,6 +78,17 @@ def effect_scales(spec: Networks, effects: Mapping[int, str]) -> WeightScales:
     for group, number in enumerate(effects, start=1):
         of[every[number][-1].weights] = group
     return WeightScales(of, tuple(effects.values()))
+
+
+def output_scales(spec: Networks) -> WeightScales:
+    """Give the output weights of each of the mean's networks a scale."""
+    of, ends = np.zeros(spec.d, dtype=int), output_layers(spec, MU)
+    for group, end in enumerate(ends, start=1):
+        of[end[:-1]] = group
+    several = len(ends) > 1
+    return WeightScales(
+        of, tuple(f"network {i}" if several else "network" for i in range(1, len(ends) + 1))
+    )
 
 
 def weight_scales(
