@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from semistan.infer.starts import find_starts
 from semistan.model.config import SampleConfig
@@ -19,15 +20,24 @@ LINEAR = {"activation": "identity", "hidden": [], "priors": PRIORS}
 OPTIONS = SampleConfig(chains=2, seed=7)
 
 
-def test_moments_are_exact_where_the_model_is_linear():
+def test_figures_are_exact_where_the_model_is_linear():
     bundle, rows = random_bundle("gaussian", **LINEAR)
     mean, covariance = linear_posterior(bundle, rows, 15.0)
-    found = first_answer(bundle, rows, OPTIONS).moments
+    found = first_answer(bundle, rows, OPTIONS).figures
     n, k = OPTIONS.chains * DRAWS, bundle.subspace.k
     for j, name in enumerate(("b_x1", "b_x2")):
         sd = np.sqrt(covariance[k + j, k + j])
-        assert abs(found[name][0] - mean[k + j]) < Z * sd / np.sqrt(n)
-        assert abs(found[name][1] / sd - 1) < Z / np.sqrt(2 * n)
+        assert abs(found[name][0] - mean[k + j]) < Z * sd * np.sqrt(np.pi / 2 / n)
+        below, slope = stats.norm.cdf(-1), stats.norm.pdf(1)  # of quantiles at mean -+ sd
+        error = np.sqrt((below - 2 * below**2) / (2 * n)) / slope
+        assert abs(found[name][1] / sd - 1) < Z * error
+
+
+def test_the_standard_deviation_of_few_levels_has_figures_that_can_be_read():
+    formula = "y ~ x1 + (1 | t) + nn(u1), shape ~ (1 | t) + (1 | g)"
+    bundle, rows = random_bundle("negbinomial", formula=formula)
+    middle, spread = first_answer(bundle, rows, OPTIONS).figures["sd_t__Intercept"]
+    assert 0 < middle < 1 and spread < 5, "of draws, the mean is 5 and the sd 24"
 
 
 def test_modes_that_were_found_are_not_looked_for_again(monkeypatch):
@@ -54,9 +64,9 @@ def test_where_all_weights_move_it_is_that_of_the_curve():
     plane = -np.square((phi - narrow.subspace.phi_location) / narrow.subspace.phi_scale)
     assert np.diff(plane.sum(axis=1) / 2) == pytest.approx(np.diff(whole))
     answer = first_answer(bundle, rows, OPTIONS)
-    assert answer.moments == first_answer(narrow, rows, OPTIONS).moments
+    assert answer.figures == first_answer(narrow, rows, OPTIONS).figures
     assert answer.where == "the span of the curve (k = 2)"
-    assert set(answer.moments) == {"b_Intercept", "b_x", "sigma"}
+    assert set(answer.figures) == {"b_Intercept", "b_x", "sigma"}
 
 
 def test_there_is_none_for_other_methods_and_where_modes_take_long():

@@ -66,6 +66,34 @@ def network_output(
     return found[0] if len(found) == 1 else np.concatenate(found, axis=-1)
 
 
+def output_and_slopes(
+    spec: Networks, units: Units, w: Array, U: Array, predictor: str = MU
+) -> tuple[Array, Array]:
+    """Evaluate ``f(u; w)`` and its derivatives with respect to u, in the units of the data.
+
+    Parameters
+    ----------
+    spec, units, predictor
+        As of ``network_output``; networks that PyTorch's ``vmap`` can compute.
+    w : array, shape (S, d)
+        Weights.
+    U : array, shape (N, Q)
+        Network inputs.
+
+    Returns
+    -------
+    arrays, shapes (S, N) and (S, N, Q)
+    """
+
+    def summed(u: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
+        f = forward(spec, at, u, predictor)
+        return f.sum(), f
+
+    both = torch.func.vmap(torch.func.grad(summed, has_aux=True), in_dims=(None, 0))
+    slopes, f = both(network_inputs(units, U), torch.tensor(w))
+    return f.numpy(), slopes.numpy() / units.u_scale
+
+
 def network_inputs(units: Units, U: Array) -> Tensor:
     """Standardise inputs U (N, Q)."""
     return torch.tensor((U - units.u_loc) / units.u_scale)

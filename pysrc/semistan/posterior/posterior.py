@@ -30,16 +30,18 @@ from semistan.posterior.draws import Draws, by_network, read_draws
 from semistan.posterior.engine import GRAPH, Engine, engine_named
 from semistan.posterior.options import check_groups
 from semistan.posterior.predictors import (
-    NetworkOutputs,
+    Known,
     group_roots,
     network_draws,
     network_outputs_at,
+    network_tangents_at,
     parameter_draws,
     predictor_draws,
 )
 from semistan.posterior.run import Run, read_run
 
 MEAN = "mu"  # the predictor of the mean, or of an unordered response's second category
+MOST_INPUTS = 200  # with respect to which outputs are differentiated
 
 
 class Posterior(Protocol):
@@ -97,6 +99,23 @@ class Posterior(Protocol):
         The posterior that is returned answers as this one does, without computing them again where
         rows have inputs of these networks that are among these. An engine other than the default
         one computes eta each time.
+
+        Parameters
+        ----------
+        rows : Rows
+            The N rows.
+        names : collection of str
+            Predictors with networks, as ``mu`` and ``sigma``.
+        """
+
+    @abstractmethod
+    def near(self, rows: Rows, names: Collection[str]) -> Posterior:
+        """Compute the networks of some predictors and their derivatives at these rows, once.
+
+        The posterior that is returned answers for as many rows near these, to first order in the
+        networks' inputs. Where derivatives are not to be had so, it is this one: of constant
+        layers, of what is linearised, of an engine other than the default one, and of very many
+        inputs.
 
         Parameters
         ----------
@@ -258,8 +277,8 @@ class SubspacePosterior(Posterior):
         Draws of it.
     engine : callable, optional
         What computes eta; PyTorch by default.
-    known : tuple of NetworkOutputs
-        Outputs of networks at some rows; of each chain's own where draws are linearised.
+    known : tuple of NetworkOutputs or NetworkTangents
+        Outputs of networks at or near some rows; of each chain's own where draws are linearised.
 
     Raises
     ------
@@ -271,7 +290,7 @@ class SubspacePosterior(Posterior):
     bundle: Bundle
     draws: Draws
     engine: Engine | None = None
-    known: tuple[NetworkOutputs, ...] = ()
+    known: tuple[Known, ...] = ()
 
     def __post_init__(self) -> None:
         if self.engine is not None and self.draws.around is not None:
@@ -324,7 +343,7 @@ class SubspacePosterior(Posterior):
         )
 
     @property
-    def _by_network(self) -> list[tuple[Bundle, Draws, NetworkOutputs | None]]:
+    def _by_network(self) -> list[tuple[Bundle, Draws, Known | None]]:
         """The draws with their network, and what of it is known."""
         networks = by_network(self.bundle, self.draws)
         known = self.known or [None] * len(networks)
@@ -337,6 +356,14 @@ class SubspacePosterior(Posterior):
             return self
         known = tuple(network_outputs_at(*own, rows, used) for own in self._by_network)
         return replace(self, known=known)
+
+    def near(self, rows: Rows, names: Collection[str]) -> SubspacePosterior:
+        """Compute the networks of some predictors and their derivatives at these rows, once."""
+        model, many = self.bundle.model, rows.U.shape[1] > MOST_INPUTS
+        linearised = self.draws.around is not None
+        if model.leading.any or not model.network.batches or many or self.engine or linearised:
+            return self
+        return replace(self, known=(network_tangents_at(self.bundle, self.draws, rows, names),))
 
     def thin(self, size: int) -> SubspacePosterior:
         """Keep about ``size`` draws."""
@@ -426,6 +453,15 @@ class Mixture(Posterior):
         """Compute the networks of some predictors at these rows, once."""
         found = copy(self)
         counted = tuple(member.knowing(rows, names) for member in self.counted)
+        object.__setattr__(found, "counted", counted)
+        return found
+
+    def near(self, rows: Rows, names: Collection[str]) -> Mixture:
+        """Compute the networks of some predictors and their derivatives at these rows, once."""
+        counted = tuple(member.near(rows, names) for member in self.counted)
+        if counted == self.counted:
+            return self
+        found = copy(self)
         object.__setattr__(found, "counted", counted)
         return found
 

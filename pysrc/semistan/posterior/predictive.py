@@ -182,11 +182,12 @@ def check_dpar(family: Family, design: Design, name: str, part: str = "all") -> 
         )
 
 
-def row_chunks(posterior: Posterior, rows: Rows) -> Iterator[Rows]:
+def row_chunks(posterior: Posterior, rows: Rows, numbers: int = 1) -> Iterator[Rows]:
     """Yield the rows some at a time, so that predictions for them fit in memory.
 
-    There is a number for each category of a response that has some.
+    There is a number for each category of a response that has some, and there may be more for each
+    row and draw.
     """
-    each = max(1, len(category_names(posterior.family, posterior.design)))
+    each = numbers * max(1, len(category_names(posterior.family, posterior.design)))
     for piece in pieces_of(len(rows), posterior.size * each, CHUNK_PREDICTIONS):
         yield rows.take(np.arange(len(rows))[piece])

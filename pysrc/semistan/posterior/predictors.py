@@ -20,7 +20,7 @@ import numpy as np
 
 from semistan.density.features import at_features
 from semistan.density.pieces import pieces_of
-from semistan.density.predictor import completion_output, network_output
+from semistan.density.predictor import completion_output, network_output, output_and_slopes
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.names import MU
@@ -52,19 +52,65 @@ class NetworkOutputs:
     outputs: dict[str, Array]
     places: dict[str, dict[bytes, int]]
 
-    def at(self, networks: Networks, U: Array, name: str) -> Array | None:
+    def at(self, bundle: Bundle, draws: Draws, U: Array, name: str) -> Array | None:  # noqa: ARG002
         """Return a predictor's at inputs U, if its networks' inputs are among these; else none."""
         if name not in self.outputs:
             return None
         places, outputs = self.places[name], self.outputs[name]
-        found = [places.get(each, -1) for each in _digests(networks, U, name)]
+        found = [places.get(each, -1) for each in _digests(bundle.model.leading.whole, U, name)]
         if -1 in found:
             return None
         return outputs if found == list(range(outputs.shape[1])) else outputs[:, found]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class NetworkTangents:
+    """What networks add to some predictors near some rows, to first order in their inputs.
+
+    Attributes
+    ----------
+    U : array, shape (N, Q)
+        The networks' inputs, in the units of the data.
+    outputs : dict of arrays, shape (S, N)
+        By predictor, the sum of its networks' outputs in each draw, without the completion.
+    slopes : dict of arrays, shape (S, N, Q)
+        Their derivatives with respect to the inputs.
+    """
+
+    U: Array
+    outputs: dict[str, Array]
+    slopes: dict[str, Array]
+
+    def at(self, bundle: Bundle, draws: Draws, U: Array, name: str) -> Array | None:
+        """Return a predictor's (S, N) at inputs U near those of the rows; None of another one."""
+        if name not in self.outputs:
+            return None
+        moved, total = U - self.U, self.outputs[name] + _completion(bundle, draws, U, name)
+        for column in np.flatnonzero(moved.any(axis=0)):
+            total += self.slopes[name][:, :, column] * moved[:, column]
+        return total
+
+
+Known = NetworkOutputs | NetworkTangents
+
+
+def network_tangents_at(
+    bundle: Bundle, draws: Draws, rows: Rows, names: Iterable[str]
+) -> NetworkTangents:
+    """Compute the networks of the named predictors at some rows, with their derivatives."""
+    phi, network = draws.flat(draws.phi), bundle.network
+    size, found = len(rows) * network.widest, {}
+    for name in names:
+        pieces = pieces_of(len(phi), size, CHUNK_ACTIVATIONS)
+        weights = (bundle.subspace.lift(phi[piece]) for piece in pieces)
+        parts = [output_and_slopes(network, bundle.units, w, rows.U, name) for w in weights]
+        found[name] = [np.concatenate(each) for each in zip(*parts, strict=True)]
+    outputs, slopes = ({name: each[i] for name, each in found.items()} for i in (0, 1))
+    return NetworkTangents(rows.U, outputs, slopes)
+
+
 def network_outputs_at(
-    bundle: Bundle, draws: Draws, known: NetworkOutputs | None, rows: Rows, names: Iterable[str]
+    bundle: Bundle, draws: Draws, known: Known | None, rows: Rows, names: Iterable[str]
 ) -> NetworkOutputs:
     """Compute the networks of the named predictors at some rows, unless they are known."""
     networks = bundle.model.leading.whole
@@ -91,7 +137,7 @@ def _inputs_of(networks: Networks, name: str) -> list[int]:
 
 def predictor_draws(
     bundle: Bundle, draws: Draws, rows: Rows, name: str | None, part: str, engine: Engine | None,
-    known: NetworkOutputs | None = None,
+    known: Known | None = None,
 ) -> Array:  # fmt: skip
     """Return draws (S, N) of eta or a part of it, or of the predictor of a named parameter.
 
@@ -125,7 +171,7 @@ def predictor_draws(
 
 
 def network_draws(
-    bundle: Bundle, draws: Draws, known: NetworkOutputs | None, rows: Rows, name: str
+    bundle: Bundle, draws: Draws, known: Known | None, rows: Rows, name: str
 ) -> Array:
     """Return draws (S, N) of what networks add to a predictor, in its units; ``mu`` is eta."""
     scale = bundle.units.eta_scale if name == MU else 1.0
@@ -133,7 +179,7 @@ def network_draws(
 
 
 def parameter_draws(
-    bundle: Bundle, draws: Draws, rows: Rows, known: NetworkOutputs | None = None
+    bundle: Bundle, draws: Draws, rows: Rows, known: Known | None = None
 ) -> dict[str, Array]:
     """Return draws of dispersion parameters: (S, 1), or (S, N) of those with a predictor."""
     sampled = {name: draws.flat(values)[:, None] for name, values in draws.dispersion.items()}
@@ -194,7 +240,7 @@ def _covariance(
 
 
 def _other_predictor(
-    bundle: Bundle, draws: Draws, rows: Rows, name: str, known: NetworkOutputs | None
+    bundle: Bundle, draws: Draws, rows: Rows, name: str, known: Known | None
 ) -> Array:
     """Return draws (S, N) of the predictor of a dispersion parameter that may have none."""
     if name in bundle.design.varying:
@@ -204,7 +250,7 @@ def _other_predictor(
 
 
 def _own_predictor(
-    bundle: Bundle, draws: Draws, rows: Rows, item: Predictor, known: NetworkOutputs | None
+    bundle: Bundle, draws: Draws, rows: Rows, item: Predictor, known: Known | None
 ) -> Array:
     X, theta = rows.predictors[item.name].X, np.zeros((draws.size, len(item.coefficients)))
     for j, name in enumerate(item.coefficients):
@@ -219,11 +265,9 @@ def _own_predictor(
     return np.asarray(predictor + _rest(item, draws, rows))
 
 
-def _output(
-    bundle: Bundle, draws: Draws, rows: Rows, name: str, known: NetworkOutputs | None
-) -> Array:
+def _output(bundle: Bundle, draws: Draws, rows: Rows, name: str, known: Known | None) -> Array:
     """Return the output (S, N) of a predictor's networks, computed unless it is known."""
-    found = known.at(bundle.model.leading.whole, rows.U, name) if known else None
+    found = known.at(bundle, draws, rows.U, name) if known else None
     if found is not None:
         return found
     heads, behind = at_features(bundle, rows)
@@ -237,9 +281,16 @@ def _network(bundle: Bundle, draws: Draws, rows: Rows, name: str) -> Array:
     weights = (bundle.subspace.lift(phi[piece]) for piece in pieces)
     network, units, U = bundle.network, bundle.units, rows.U
     f = np.concatenate([network_output(network, units, w, U, name, single=True) for w in weights])
-    if draws.psi is not None and bundle.completion:
-        f += completion_output(network, units, bundle.completion, U, draws.flat(draws.psi), name)
+    f += _completion(bundle, draws, U, name)
     return f
+
+
+def _completion(bundle: Bundle, draws: Draws, U: Array, name: str) -> Array | float:
+    """Return what the weights outside the subspace add (S, N), if draws are completed."""
+    if draws.psi is None or not bundle.completion:
+        return 0.0
+    psi = draws.flat(draws.psi)
+    return completion_output(bundle.network, bundle.units, bundle.completion, U, psi, name)
 
 
 def _rest(predictor: Predictor, draws: Draws, rows: Rows) -> Array | float:

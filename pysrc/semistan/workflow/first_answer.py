@@ -28,16 +28,21 @@ MOST_DERIVATIVES = 1_000_000  # rows times weights, beyond which it takes too lo
 
 @dataclass(frozen=True, slots=True)
 class FirstAnswer:
-    """Mean and standard deviation of what is interpreted, by name; ``where`` is in words."""
+    """Median and spread of what is interpreted, by name; ``where`` is in words.
 
-    moments: dict[str, tuple[float, float]]
+    The spread is half the width of the central interval that holds what a standard deviation around
+    the mean holds of a normal distribution. The standard deviation itself says nothing of one of
+    few levels, whose logarithm is normal here.
+    """
+
+    figures: dict[str, tuple[float, float]]
     where: str
 
     def text(self) -> str:
         """Lay out the figures as the table that comes later does."""
         shown = {
             name: [written(value, digits_of(sd)) for value in (mean, sd)]
-            for name, (mean, sd) in self.moments.items()
+            for name, (mean, sd) in self.figures.items()
         }
         width = max(map(len, shown))
         lines = [f"{name:<{width}}  {mean:>10}  {sd:>9}" for name, (mean, sd) in shown.items()]
@@ -80,14 +85,14 @@ def first_answer(
         modes = find_starts(bundle, rows, with_modes).found
     if not modes:
         return None
-    moments = _moments(bundle, rows, options, modes)
-    return FirstAnswer(moments, f"{where} (k = {bundle.subspace.k})")
+    figures = _figures(bundle, rows, options, modes)
+    return FirstAnswer(figures, f"{where} (k = {bundle.subspace.k})")
 
 
-def _moments(
+def _figures(
     bundle: Bundle, rows: Rows, options: SampleConfig, modes: tuple[Mode, ...]
 ) -> dict[str, tuple[float, float]]:
-    """Return mean and standard deviation of what is interpreted, by name."""
+    """Return median and spread of what is interpreted, by name."""
     target, generator = make_target(bundle, rows), np.random.default_rng(options.seed)
     laplace = options.model_copy(update={"method": "laplace"})
     before = method_named("laplace").lines_before  # the mode, which is no draw
@@ -96,4 +101,8 @@ def _moments(
     ]
     chains = [{name: values[before:] for name, values in each.items()} for each in found]
     drawn = draws_of_columns(bundle, chains, laplace).interpreted
-    return {name: (float(x.mean()), float(x.std())) for name, x in drawn.items()}
+    quantiles = {name: np.quantile(x, (0.1587, 0.5, 0.8413)) for name, x in drawn.items()}
+    return {
+        name: (float(middle), float(high - low) / 2)
+        for name, (low, middle, high) in quantiles.items()
+    }

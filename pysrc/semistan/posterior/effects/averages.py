@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+INPUTS = 10  # whose derivatives take the memory of one prediction
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Change:
     """A column's values before and after: one for all rows, or one for each (n,).
@@ -42,12 +45,15 @@ class Change:
         What the table calls the change.
     low, high : Any or array, shape (n,)
         The values before and after.
+    is_slope : bool
+        Whether they are so near that the networks are straight between them.
     """
 
     term: str
     name: str
     low: Any
     high: Any
+    is_slope: bool = False
 
 
 def changing(
@@ -124,13 +130,20 @@ def by_rows(
         The change's number, the rows, and two arrays (S, n) or (S, n, K).
     """
     rows = rows_of(posterior, sample)
-    once = {name for change in changes for name in spared(posterior.design, [change.term])}
-    start = 0
-    for chunk in row_chunks(posterior, rows):
-        at_chunk, piece = posterior.knowing(chunk, once), slice(start, start + len(chunk))
+    every = spared(posterior.design, ())
+    slopes = {change.term for change in changes if change.is_slope}
+    moved = any(spared(posterior.design, [term]) != every for term in slopes)
+    start, numbers = 0, 1 + rows.U.shape[1] // INPUTS if moved else 1
+    for chunk in row_chunks(posterior, rows, numbers):
+        piece = slice(start, start + len(chunk))
+        near = posterior.near(chunk, every) if moved else posterior
+        others = [change.term for change in changes if near is posterior or not change.is_slope]
+        once = {name for term in others for name in spared(posterior.design, [term])}
+        at_chunk = posterior.knowing(chunk, once)
         for j, change in enumerate(changes):
+            at = near if change.is_slope and near is not posterior else at_chunk
             after, before = (
-                _predicted(at_chunk, sample[piece], change.term, values, piece, scale)
+                _predicted(at, sample[piece], change.term, values, piece, scale)
                 for values in (change.high, change.low)
             )
             yield j, piece, (after, before)

@@ -232,7 +232,8 @@ def _numeric(name: str, x: Array, contrast: str, positions: np.ndarray) -> Chang
     if len(numbers) == 1:
         at = x[positions]
         return Change(name, f"{numbers[0]:+g}", at, at + numbers[0])
-    return Change(name, f"{numbers[1]:g} - {numbers[0]:g}", *numbers)
+    low, high = numbers
+    return Change(name, f"{high:g} - {low:g}", low, high)
 
 
 def _numbers(name: str, contrast: str) -> list[float]:

@@ -6,8 +6,8 @@ For a numeric column x, and for a level b of a factor with reference a,
 
 both for every posterior draw, over the rows of a table (as in Arel-Bundock, Greifer and Heiss,
 2024, Journal of Statistical Software 111(9)), with a_i = 1/n, or in proportion to the rows'
-weights. Derivatives are central differences; at the ends
-of the observed range they are one-sided, since a spline is not defined beyond it. In place of mu, a
+weights. Derivatives are central differences, through which networks are straight; at the ends of
+the observed range they are one-sided, since a spline is not defined beyond it. In place of mu, a
 response of categories has a probability of each.
 """
 
@@ -108,7 +108,7 @@ def _changes(
             yield Change(name, f"{level} - {reference}", reference, level)
     else:
         lower, upper = _around(name, predictors.frame[name].to_numpy(dtype=float), positions)
-        yield Change(name, "dY/dX", lower, upper)
+        yield Change(name, "dY/dX", lower, upper, is_slope=True)
 
 
 def _shares(change: Change, weight: Array, predictors: Predictors) -> Array:
