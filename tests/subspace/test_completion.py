@@ -10,8 +10,9 @@ import semistan
 from semistan.bundle.bundle import read_bundle, write_bundle
 from semistan.density.columns import program_columns
 from semistan.density.derivatives import expansion, information_along
-from semistan.density.mode import normal_mean
+from semistan.density.mode import _given, normal_mean
 from semistan.density.predictor import completion_output, network_inputs, network_output
+from semistan.density.spread import held_coordinates
 from semistan.density.target import make_target
 from semistan.errors import InputError
 from semistan.model import completion
@@ -60,7 +61,7 @@ def normal_posterior(formula, monkeypatch, rows=40, **priors):
     )  # fmt: skip
 
 
-def exact(bundle, rows, Z, scales):
+def exact(bundle, rows, Z, scales, theta_sd=None):
     """Mean and covariance of (w, theta, r) by the normal equations; Z has r's columns."""
     units, s = bundle.units, bundle.model.weight_scale
     H = (rows.U - units.u_loc) / units.u_scale
@@ -68,7 +69,8 @@ def exact(bundle, rows, Z, scales):
         [units.eta_scale * H, np.full(len(rows), units.eta_scale), rows.X - units.x_loc, Z]
     )
     (of_theta,) = (item for item in bundle.model.priors if item.parameter == "theta")
-    theta_sd = [prior.values[1] for prior in of_theta.used]
+    if theta_sd is None:
+        theta_sd = [prior.values[1] for prior in of_theta.used]
     precision = np.diag(1 / np.concatenate([s, theta_sd, scales]) ** 2)
     C = np.linalg.inv(A.T @ A / SIGMA**2 + precision)
     return C @ A.T @ (rows.y - units.eta_loc) / SIGMA**2, C
@@ -89,7 +91,8 @@ def completed(bundle, rows, *names):
     slopes = np.column_stack([values(mode.q + e) - at for e in np.eye(len(mode.q))])
     by = np.concatenate([found.weights, *(found.others[name] for name in names)])
     assert found.at == pytest.approx(at[: len(found.at)], rel=1e-6)
-    return mean + by[:, 0], slopes @ mode.inv_metric @ slopes.T + by[:, 1:] @ by[:, 1:].T
+    inside = _given(mode.inv_metric, held_coordinates(target, len(mode.q)))
+    return mean + by[:, 0], slopes @ inside @ slopes.T + by[:, 1:] @ by[:, 1:].T
 
 
 @pytest.mark.parametrize("settings", [{}, {"EXACT": 0}, {"CHOOSING": 20}], ids=str)
@@ -98,6 +101,20 @@ def test_a_normal_posterior_is_completed_exactly(settings, monkeypatch):
         monkeypatch.setattr(room, name, value)
     bundle, rows = normal_posterior("y ~ x + C(g) + nn(u, v, z)", monkeypatch)
     mean, C = exact(bundle, rows, np.zeros((len(rows), 0)), [])
+    got_mean, got_C = completed(bundle, rows, "theta")
+    assert got_mean == pytest.approx(mean, rel=1e-5, abs=1e-7)
+    assert got_C == pytest.approx(C, rel=1e-6, abs=1e-9 * np.abs(C).max())
+
+
+@pytest.mark.parametrize("b", ["R2D2(0.4)", "horseshoe()"])
+def test_it_is_exact_given_the_scales_of_a_joint_prior(b, monkeypatch):
+    """Which are held where the trained coefficients have them."""
+    bundle, rows = normal_posterior("y ~ x + C(g) + nn(u, v, z)", monkeypatch, b=b)
+    target = make_target(bundle, rows)
+    q = room._mode(target, rows).q
+    at_scales = {**target.layout.unpack(torch.tensor(q)), "zb": torch.ones(3, dtype=torch.float64)}
+    theta_sd = target.completed(at_scales)["theta"].numpy()
+    mean, C = exact(bundle, rows, np.zeros((len(rows), 0)), [], theta_sd)
     got_mean, got_C = completed(bundle, rows, "theta")
     assert got_mean == pytest.approx(mean, rel=1e-5, abs=1e-7)
     assert got_C == pytest.approx(C, rel=1e-6, abs=1e-9 * np.abs(C).max())
@@ -262,7 +279,6 @@ def test_what_rows_say_of_directions_is_that_of_the_curvature(model):
         ({"subspace": {"k": "auto"}}, "all weights"),
         ({"priors": {"phi": "normal(0, 5)"}}, "prior phi"),
         ({"subspace": {"construction": "naive", "k": 2}}, "holds the coefficients"),
-        ({"priors": {"b": "horseshoe(1)"}}, "horseshoe"),
     ],
 )
 def test_models_without_a_completion_say_why(settings, why):
@@ -333,8 +349,9 @@ def drawn(bundle, rows, chains=2, size=60, apart=0.0):
             "formula": "y ~ x1 + mi(e) + nn(u1), sigma ~ x2 + (1 | g), e | mi() ~ 1",
         },
         {"name": "cumulative(4)"},
+        {"name": "gaussian", "priors": {"b": "R2D2()"}},
     ],
-    ids=["terms", "sigma", "thresholds"],
+    ids=["terms", "sigma", "thresholds", "joint prior"],
 )
 def test_draws_are_completed_by_name(settings):
     bundle, rows = completed_bundle(**settings)
@@ -445,6 +462,10 @@ PROGRAMS = {
     },
     "multiplied": {
         "name": "gaussian", "formula": "y ~ x1 + z:nn(u1, u2), sigma ~ x2 + z:nn(u3)", "k": 2,
+    },
+    "a joint prior": {
+        "name": "gaussian", "formula": "y ~ x1 + x2 + (1 | g) + nn(u1, u2)",
+        "priors": {"b": "R2D2(0.4)", "sd": "R2D2()"},
     },
     "a level alone": {"name": CATEGORICAL, "formula": "y ~ x1 + nn(u1), mutrain ~ 1"},
 }  # fmt: skip

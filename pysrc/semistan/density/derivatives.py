@@ -320,6 +320,16 @@ def _by_q(
     if predictor.theta in layout:
         own = layout.slices[predictor.theta]
         J[:, own] = scale * columns.Z * _slopes_of_theta(target, q[own], predictor)
+    elif predictor.is_mean and (joint := target.bundle.model.joint):
+        made_of = joint.parameters(target.prior_data, len(predictor.coefficients))
+        names = {parameter.name for parameter in made_of}
+        at = layout.positions(names)
+
+        def coefficients(x: Tensor, names: set[str] = names) -> Tensor:
+            made = target.completed({PHI: q[layout.slices[PHI]], **layout.values_at(names, x)})
+            return target.coefficients(made, predictor)
+
+        J[:, at] = scale * columns.Z @ torch.func.jacrev(coefficients)(q[at])
     if predictor.tau in layout:
         J[:, layout.slices[predictor.tau]] = scale
     for term, block in zip(predictor.terms, columns.blocks, strict=True):

@@ -5,7 +5,8 @@ Some damped Gauss-Newton (Levenberg-Marquardt) steps in the program's unconstrai
 
     q = (phi / phi_scale, theta / theta_scale, log dispersion)
 
-find one; the standard deviations of penalised coefficients are estimated besides (``spread.py``).
+find one; the standard deviations of penalised coefficients are estimated besides, and the scales of
+a joint prior held (``spread.py``).
 Its curvature (``derivatives.py``) is the inverse of the posterior's covariance if that is Gaussian:
 the inverse is the initial inverse metric.
 
@@ -80,9 +81,9 @@ def find_mode(target: Target, start: Array) -> Mode | None:
         The last state that was accepted, with the metric there; None if the density or its
         curvature is not finite.
     """
-    if not target.bundle.design.terms:
-        return _climbed(target, start, np.zeros(len(start), dtype=bool))
     held, q, mode = held_coordinates(target, len(start)), start, None
+    if not target.bundle.design.terms:
+        return _climbed(target, start, held)
     for _ in range(ESTIMATES):
         mode = _climbed(target, q, held)
         if mode is None:

@@ -3,7 +3,8 @@
 The joint density of coefficients and their standard deviations has its mode where the standardised
 coefficients vanish, far from its mass. So their covariance within each term is held at an estimate
 of its own while a mode is climbed to, and is replaced by what that mode says, as in the EM
-algorithm (``Reestimated``).
+algorithm (``Reestimated``). The scales that a joint prior of coefficients samples are held where
+the trained coefficients have them.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 
 from semistan.lazy import torch
 from semistan.model.arrays import Array
+from semistan.model.parameter import REAL
 from semistan.model.terms.term import Reestimated
 
 if TYPE_CHECKING:
@@ -23,13 +25,14 @@ if TYPE_CHECKING:
 
 
 def held_coordinates(target: Target, size: int) -> np.ndarray:
-    """Return a mask (n,) of q's elements that are correlations or standard deviations."""
+    """Return a mask (n,) of q's elements that are correlations, standard deviations or scales."""
+    model = target.bundle.model
     names = [
-        name
-        for term in target.bundle.design.terms
-        if isinstance(term, Reestimated)
-        for name in term.held
+        name for term in model.design.terms if isinstance(term, Reestimated) for name in term.held
     ]
+    if model.joint:
+        own = model.joint.parameters(target.prior_data, len(model.design.coefficients))
+        names += [parameter.name for parameter in own if parameter.kind is not REAL]
     held = np.zeros(size, dtype=bool)
     held[target.layout.positions(names)] = True
     return held

@@ -21,7 +21,6 @@ from semistan.model.construction import Moves
 from semistan.model.design import Design
 from semistan.model.networks.networks import Networks
 from semistan.model.orthogonal import in_model
-from semistan.model.priors.groups import joint_prior
 
 MOST_WEIGHTS = 50_000  # of which a program reads how each moves along psi
 MOST_COEFFICIENTS = 2000  # of other terms, which are among what is sampled beside them
@@ -105,8 +104,6 @@ def obstacle(config: ModelConfig, design: Design, networks: Networks, moves: Mov
         return f"construction '{config.subspace.construction}' holds the coefficients"
     if in_model(config, design):
         return "the program samples orthogonalised coefficients"
-    if joint := joint_prior(config):
-        return f"{joint}() has no mode"
     if config.sample.temperature != 1:
         return "the posterior is tempered"
     if not networks.in_stan:
