@@ -142,10 +142,9 @@ def _prior_curvature(target: Target, q: Tensor) -> tuple[Tensor, Tensor]:
     parameters: each kind is moved with the other one held. So is each standard deviation that an
     R2D2 prior is of.
     """
-    explained = target.bundle.model.explained
-    together = target.layout.positions(explained.sizes if explained else ())
-    kinds = [target.layout.positions([p.name for p in target.layout.centred])]
-    kinds += [together[i : i + 1] for i in range(len(together))]
+    explained, positions = target.bundle.model.explained, target.layout.positions
+    partly = positions([p.name for p in target.layout.centred])
+    kinds = [partly, *positions(explained.sizes if explained else ())[:, None]]
     masks = torch.zeros(len(kinds), len(q), dtype=torch.bool)
     for mask, kind in zip(masks, kinds, strict=True):
         mask[kind] = True
@@ -320,9 +319,8 @@ def _by_q(
     if predictor.theta in layout:
         own = layout.slices[predictor.theta]
         J[:, own] = scale * columns.Z * _slopes_of_theta(target, q[own], predictor)
-    elif predictor.is_mean and (joint := target.bundle.model.joint):
-        made_of = joint.parameters(target.prior_data, len(predictor.coefficients))
-        names = {parameter.name for parameter in made_of}
+    elif predictor.is_mean and target.made_of:
+        names = {parameter.name for parameter in target.made_of}
         at = layout.positions(names)
 
         def coefficients(x: Tensor, names: set[str] = names) -> Tensor:

@@ -26,13 +26,9 @@ if TYPE_CHECKING:
 
 def held_coordinates(target: Target, size: int) -> np.ndarray:
     """Return a mask (n,) of q's elements that are correlations, standard deviations or scales."""
-    model = target.bundle.model
-    names = [
-        name for term in model.design.terms if isinstance(term, Reestimated) for name in term.held
-    ]
-    if model.joint:
-        own = model.joint.parameters(target.prior_data, len(model.design.coefficients))
-        names += [parameter.name for parameter in own if parameter.kind is not REAL]
+    terms = target.bundle.design.terms
+    names = [name for term in terms if isinstance(term, Reestimated) for name in term.held]
+    names += [parameter.name for parameter in target.made_of if parameter.kind is not REAL]
     held = np.zeros(size, dtype=bool)
     held[target.layout.positions(names)] = True
     return held

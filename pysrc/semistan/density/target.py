@@ -27,6 +27,7 @@ from semistan.model.families.family import Dispersion
 from semistan.model.layout import Layout
 from semistan.model.names import MU
 from semistan.model.networks.networks import forward
+from semistan.model.parameter import Parameter
 from semistan.model.predictor import Predictor
 from semistan.model.priors.distributions import TorchPrior, torch_priors
 from semistan.model.priors.groups import PHI
@@ -123,6 +124,12 @@ class Target:
     def prior_data(self) -> dict[str, Any]:
         """The arguments of the priors as used."""
         return self.bundle.prior_data
+
+    @cached_property
+    def made_of(self) -> tuple[Parameter, ...]:
+        """The parameters that theta is made of, with a joint prior of the coefficients."""
+        joint, P = self.bundle.model.joint, len(self.bundle.design.coefficients)
+        return joint.parameters(self.prior_data, P) if joint else ()
 
     def values(self, q: Tensor) -> dict[str, Tensor]:
         """Return all parameters and constants at q by name, as the program has them."""

@@ -451,14 +451,14 @@ class Mixture(Posterior):
 
     def knowing(self, rows: Rows, names: Collection[str]) -> Mixture:
         """Compute the networks of some predictors at these rows, once."""
-        found = copy(self)
-        counted = tuple(member.knowing(rows, names) for member in self.counted)
-        object.__setattr__(found, "counted", counted)
-        return found
+        return self._counting(tuple(member.knowing(rows, names) for member in self.counted))
 
     def near(self, rows: Rows, names: Collection[str]) -> Mixture:
         """Compute the networks of some predictors and their derivatives at these rows, once."""
-        counted = tuple(member.near(rows, names) for member in self.counted)
+        return self._counting(tuple(member.near(rows, names) for member in self.counted))
+
+    def _counting(self, counted: tuple[SubspacePosterior, ...]) -> Mixture:
+        """Return it with other members that count, or itself with the same."""
         if counted == self.counted:
             return self
         found = copy(self)
