@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -84,47 +84,51 @@ class Baseline:
     def coefficients(self, values: Values) -> list[Tensor]:
         """Return c_1, ..., c_K from the ratios among values."""
         ratios = [values[name] for name in ratio_names(self.K)]
-        logs = [ratios[0].new_zeros(()) if ratios else torch.zeros((), dtype=torch.float64)]
-        for ratio in ratios:
-            logs.append(logs[-1] + ratio.log())
-        largest = reduce(torch.maximum, logs)
-        c = [(each - largest).exp() for each in logs]
-        area = sum(each * size for each, size in zip(c, self.areas, strict=True))
-        return [each / area for each in c]
+        if not ratios:
+            return [torch.tensor(1 / self.areas[0], dtype=torch.float64)]
+        first, *others = torch.broadcast_tensors(*ratios)  # type: ignore[no-untyped-call]
+        steps = torch.stack([torch.ones_like(first), first, *others]).log()
+        c = steps.cumsum(dim=0).softmax(dim=0)
+        areas = _cells(self, c.dtype, c.device).areas
+        return list((c / torch.tensordot(areas, c, dims=1)).unbind())
 
     def hazard(self, t: Tensor, c: list[Tensor]) -> Tensor:
         """Return h0 at times t."""
-        t = t.to(c[0].dtype)
-        cell, u = self._place(t)
-        table = self._like(t, self._table)[cell]
-        slopes = [q * table[..., q, :] for q in range(1, self.degree + 2)]
-        return _curve(_horner(slopes, u) / self._like(t, self._widths)[cell, None], c)
+        return self.both(t, c)[0]
 
     def cumulative(self, t: Tensor, c: list[Tensor]) -> Tensor:
         """Return the integral of h0 from 0 to times t."""
         t = t.to(c[0].dtype)
-        cell, u = self._place(t.clamp(max=torch.finfo(t.dtype).max))
-        table = self._like(t, self._table)[cell]
-        found = _curve(_horner([table[..., q, :] for q in range(self.degree + 2)], u), c)
+        found = _horner(*self._polynomials(t.clamp(max=torch.finfo(t.dtype).max), c)[:2])
         return torch.where(t.isinf(), t, found)
 
-    def _place(self, t: Tensor) -> tuple[Tensor, Tensor]:
-        """Return in which cell times lie, 0 before the first knot, and where in it."""
-        cell = torch.bucketize(t.detach(), self._like(t, self.knots), right=True)
-        starts = self._like(t, (0.0, *self.knots))
-        return cell, ((t - starts[cell]) / self._like(t, self._widths)[cell])[..., None]
+    def both(self, t: Tensor, c: list[Tensor]) -> tuple[Tensor, Tensor]:
+        """Return h0 at finite times t, and its integral up to there."""
+        powers, u, width = self._polynomials(t.to(c[0].dtype), c)
+        slopes = [q * each for q, each in enumerate(powers[1:], start=1)]
+        return _horner(slopes, u) / width, _horner(powers, u)
 
-    @staticmethod
-    def _like(t: Tensor, values: Any) -> Tensor:
-        return torch.as_tensor(values, dtype=t.dtype, device=t.device)
+    def _polynomials(self, t: Tensor, c: list[Tensor]) -> tuple[list[Tensor], Tensor, Tensor]:
+        """Return the integral around times t as polynomials, from the constant term.
+
+        Their argument comes with them, from 0 to 1 in each cell, and its width.
+        """
+        cells = _cells(self, t.dtype, t.device)
+        cell = torch.bucketize(t.detach(), cells.ends, right=True)
+        width = cells.widths[cell]
+        u = (t - cells.starts[cell]) / width
+        if any(each.ndim for each in c):
+            return [_curve(power[cell], c) for power in cells.powers.unbind(dim=1)], u, width
+        # One curve for all times: its polynomials are those of a few cells.
+        return list((cells.powers @ torch.stack(c))[cell].unbind(dim=-1)), u, width
 
     @cached_property
-    def _widths(self) -> Array:
+    def widths(self) -> Array:
         """The width of each cell; that behind the last knot has none, and 1 for it."""
         return np.array([self.knots[0] or 1.0, *np.diff(self.knots), 1.0])
 
     @cached_property
-    def _table(self) -> Array:
+    def table(self) -> Array:
         """The integral of each B-spline in each cell, as a polynomial, (cells, powers, K)."""
         p, first = self.degree, self.knots[0]
         u = np.arange(p + 2) / (p + 1)
@@ -134,7 +138,7 @@ class Baseline:
         table[1:-1] = np.linalg.inv(u[:, None] ** np.arange(p + 2)) @ inner
         table[-1, 0] = self.areas
         table[1:, 0, 0] += first
-        table[0, 1, 0] = self._widths[0]
+        table[0, 1, 0] = self.widths[0]
         table[-1, 1, -1] = 1.0
         return table
 
@@ -156,7 +160,7 @@ class Baseline:
         numbers = [each.numpy() for each in c]
         polynomial = [
             _picked(cell, [sum(w * x for w, x in zip(row, numbers, strict=True)) for row in power])
-            for power in self._table[1:-1, 1:].transpose(1, 0, 2)
+            for power in self.table[1:-1, 1:].transpose(1, 0, 2)
         ]
         goal = np.clip(cumulative, start, end) - start
         low, high = np.zeros_like(goal), np.ones_like(goal)
@@ -256,14 +260,29 @@ class Baseline:
         return sorted({0.0, first, *map(float, halved), *np.concatenate(cells).tolist()})
 
 
+class _Cells(NamedTuple):
+    """The cells between the knots, before the first and behind the last, as tensors."""
+
+    ends: Tensor
+    starts: Tensor
+    widths: Tensor
+    powers: Tensor
+    areas: Tensor
+
+
+@lru_cache(maxsize=32)  # asked for in every step of training
+def _cells(baseline: Baseline, dtype: torch.dtype, device: torch.device) -> _Cells:
+    knots, table = baseline.knots, baseline.table
+    every = (knots, (0.0, *knots), baseline.widths, table, baseline.areas)
+    return _Cells(*(torch.as_tensor(each, dtype=dtype, device=device) for each in every))
+
+
 def _rate(eta: Array) -> Array:
     return np.asarray(np.exp(np.clip(eta, -LARGEST_EXPONENT, LARGEST_EXPONENT)))
 
 
 def _curve(columns: Tensor, c: list[Tensor]) -> Tensor:
-    """Return columns (..., K) times coefficients."""
-    if not any(each.ndim for each in c):
-        return columns @ torch.stack(c)
+    """Return columns (..., K) times coefficients of each row or draw."""
     total = columns[..., 0] * c[0]
     for k, each in enumerate(c[1:], start=1):
         total = total + columns[..., k] * each

@@ -177,7 +177,7 @@ def _log_hazard(baseline: Baseline, y: Tensor, eta: Tensor, values: Values) -> T
 
 def _log_lik(baseline: Baseline, y: Tensor, eta: Tensor, values: Values) -> Tensor:
     c = baseline.coefficients(values)
-    hazard, cumulative = baseline.hazard(y, c).log(), baseline.cumulative(y, c).log()
+    hazard, cumulative = (each.log() for each in baseline.both(y, c))
     return hazard + eta - (cumulative + eta).clamp(max=LARGEST_EXPONENT).exp()
 
 
