@@ -8,11 +8,18 @@ from scipy.integrate import quad
 from scipy.interpolate import BSpline
 
 from semistan.errors import InputError
+from semistan.model.config import SampleConfig
 from semistan.model.families.baseline import Baseline, b_splines, ratio_names
 from semistan.model.families.censored import with_censoring
 from semistan.model.families.families import family
 from semistan.model.families.truncated import with_truncation
+from semistan.posterior.generated import generate_quantities, read_generated
+from semistan.posterior.predictive import distribution, posterior_linpred
+from semistan.workflow.new_run import new_run
+from semistan.workflow.sample import sample
+from support.assertions import Z
 from support.small import small_frame, small_prepared
+from support.untrained import COX, random_bundle
 
 SHAPES = (
     Baseline((0.0, 10.0, 30.0, 100.0), 3),
@@ -257,3 +264,107 @@ def test_censored_times_alone_are_refused():
     frame = small_frame().assign(c=1)
     with pytest.raises(InputError, match="all are censored"):
         small_prepared("z | cens(c) ~ x + nn(u)", frame, family="cox")
+
+
+# ------------------------------------------------------------------------------------------ strata
+
+TIMES = "z | cens(c) ~ x + nn(u)"
+
+
+def of_strata(of, knots=(0.5, 5.0, 9.0, 30.0), n=30):
+    """A family, rows of two strata, and the ratios of each row and of each stratum."""
+    baseline = Baseline(knots, 3)
+    generator = np.random.default_rng(4)
+    own = generator.lognormal(0, 0.8, size=(2, baseline.K - 1))
+    g, names = np.arange(n) % 2, ratio_names(baseline.K)
+    rows = {name: of(own[g, j]) for j, name in enumerate(names)}
+    return (
+        record_of(baseline),
+        g,
+        rows,
+        [dict(zip(names, map(of, each), strict=True)) for each in own],
+    )
+
+
+def test_strata_have_the_likelihood_and_mean_of_a_model_for_each():
+    record, g, rows, strata = of_strata(tensor)
+    given = ("cens", "lb")
+    record = with_truncation(with_censoring(record, given), given)
+    y, eta = tensor(np.linspace(1, 40, 30)), tensor(np.linspace(-1.5, 1.5, 30))
+    known = {"cens": tensor(np.arange(30) % 3 % 2), "lb": tensor(np.arange(30) % 4 * 0.2)}
+    found = record.log_lik(y, eta, rows | known)
+    plain, _, numbers, of_each = of_strata(np.asarray)
+    mean = plain.mean(eta.numpy(), numbers)
+    for stratum in (0, 1):
+        here = g == stratum
+        alone = strata[stratum] | {name: x[here] for name, x in known.items()}
+        assert np.allclose(found[here], record.log_lik(y[here], eta[here], alone), rtol=1e-12)
+        expected = plain.mean(eta.numpy()[here], of_each[stratum])
+        assert np.allclose(mean[here], expected, rtol=1e-12)
+
+
+def test_a_coefficient_of_the_baseline_is_an_effect_that_changes_with_time():
+    """With x in bhaz_2 alone, the log hazard ratio of x is one before a knot and another behind."""
+    record = family("cox(piecewise, 0, 10, 30)")
+    baseline, b, t = Baseline((0.0, 10.0, 30.0), 0), 0.7, tensor([3.0, 8.0, 15.0, 25.0])
+    without, with_x = (
+        baseline.hazard(t, baseline.coefficients({"bhaz_2": tensor(2.0 * np.exp(b * x))})).log()
+        for x in (0, 1)
+    )
+    ratio = (with_x - without).numpy()
+    assert ratio[0] == pytest.approx(ratio[1], rel=1e-12)
+    assert ratio[2:] - ratio[:2] == pytest.approx(b, rel=1e-12)
+    assert record.dispersion == ("bhaz_2",)
+
+
+def strata_frame(n=60):
+    return small_frame(n).assign(z=lambda t: 1 + 3 * t["z"] ** 2, c=np.arange(n) % 3 == 0)
+
+
+@pytest.mark.parametrize(
+    ("further", "written"),
+    [
+        ("bhaz ~ g", "bhaz_2 ~ g, bhaz_3 ~ g, bhaz_4 ~ g, bhaz_5 ~ g"),
+        ("bhaz_3 ~ x, bhaz ~ g", "bhaz_3 ~ x, bhaz_2 ~ g, bhaz_4 ~ g, bhaz_5 ~ g"),
+    ],
+)
+def test_a_predictor_of_all_ratios_is_written_out(further, written):
+    prepared = small_prepared(f"{TIMES}, {further}", strata_frame(), family="cox")
+    assert prepared.config.formula == f"{TIMES}, {written}"
+    again = small_prepared(prepared.config.formula, strata_frame(), family=prepared.config.family)
+    assert again.config == prepared.config
+    priors = {group.label: str(group.written[0]) for group in prepared.model.priors}
+    assert priors["b_bhaz_2"] == priors["b_bhaz_5"] == "normal(0, 1)"
+
+
+@pytest.mark.parametrize(
+    ("formula", "words"),
+    [
+        (f"{TIMES}, bhaz_6 ~ g", "Did you mean 'bhaz_"),
+        (f"{TIMES}, haz ~ g", "family cox has no such parameter"),
+        ("z | cens(c) + bhaz(gr=g) ~ x + nn(u)", "bhaz ~ g"),
+    ],
+)
+def test_what_no_baseline_has_is_refused(formula, words):
+    with pytest.raises(InputError, match=words):
+        small_prepared(formula, strata_frame(), family="cox")
+
+
+def test_one_constant_hazard_has_no_ratio_that_could_have_a_predictor():
+    with pytest.raises(InputError, match="no dispersion parameter"):
+        small_prepared(f"{TIMES}, bhaz ~ g", strata_frame(), family="cox(piecewise, 0, 90)")
+
+
+def test_stans_times_have_exponential_cumulative_hazards_in_each_stratum(toolchain, tmp_path):
+    formula = "y | cens(c) ~ x1 + nn(u1, u2), bhaz_2 ~ x2, bhaz_4 ~ t"
+    bundle, rows = random_bundle(COX, formula=formula)
+    options = SampleConfig(chains=2, warmup=150, draws=200, seed=5)
+    fit = sample(new_run(bundle, rows, tmp_path / "run", options, toolchain), toolchain)
+    generate_quantities(fit.run, toolchain)
+    values = {n: tensor(x) for n, x in distribution(fit.posterior, rows).items()}
+    baseline = Baseline(tuple(bundle.family.constants[0].value), 3)
+    y = tensor(np.ascontiguousarray(read_generated(fit.run).y_rep))
+    total = baseline.cumulative(y, baseline.coefficients(values)).numpy()
+    z = total * np.exp(posterior_linpred(fit.posterior, rows))
+    assert np.abs(z.mean(axis=0) - 1).max() < Z / np.sqrt(len(z))
+    assert stats.kstest(z.ravel(), "expon").pvalue > 1e-3

@@ -373,6 +373,13 @@ def test_a_gap_with_a_predictor_reports_intercepts_in_place_of_thresholds(toolch
     assert {"b_Intercept", "b_x", "b_gap_2_Intercept", "b_gap_2_gb"} <= set(found)
 
 
+def test_a_predictor_of_all_gaps_is_written_out():
+    config = small_config(f"{FORMULA}, gap ~ g", family="cumulative")
+    prepared = prepare(config, ordinal_frame())
+    assert prepared.config.formula == f"{FORMULA}, gap_2 ~ g, gap_3 ~ g"
+    assert prepared.design.varying == ("gap_2", "gap_3")
+
+
 @pytest.mark.parametrize(
     ("further", "named"),
     [
@@ -386,5 +393,5 @@ def test_predictors_of_other_parameters_are_refused(further, named):
 
 
 def test_thresholds_by_group_are_written_as_predictors():
-    with pytest.raises(InputError, match=re.escape("gap_2 ~ g, gap_3 ~ g")):
+    with pytest.raises(InputError, match=re.escape("y ~ g + x, gap ~ g")):
         prepare(small_config("o | thres(gr=g) ~ x + nn(u)", family="cumulative"), ordinal_frame())

@@ -88,6 +88,9 @@ PROGRAMS = (
              "linear group", kernel="cpp",
              formula="y | cens(c, y2) + trunc(lb=least, ub=late) + weights(w) ~ x1 + (1 | g) "
                      f"+ {NETWORK}"),
+    _program("baseline hazards of rows", COX, "dispersed", "linear predictor networks",
+             formula=f"y | cens(c, y2) + trunc(lb=least) ~ x1 + {NETWORK}, "
+                     "bhaz_2 ~ x2 + nn(u1), bhaz_4 ~ t"),
     _program("measured", "gaussian", "dispersed", formula=f"y | se(w) ~ x1 + {NETWORK}",
              kernel="cpp"),
     _program("measured, sigma", "student", "dispersed", "linear predictor",

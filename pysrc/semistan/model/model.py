@@ -19,7 +19,6 @@ from semistan.model.explained import explained_by, spreads
 from semistan.model.families.censored import with_censoring
 from semistan.model.families.family import Family
 from semistan.model.families.measured import response_family
-from semistan.model.families.ordinal import with_varying_gaps
 from semistan.model.families.truncated import with_truncation
 from semistan.model.formula.formula import Network, parse_formula
 from semistan.model.formula.syntax import MODULE
@@ -84,7 +83,8 @@ class Model:
         """The response family's record."""
         given = self.design.given
         record = response_family(self.config.family, self.design.formula)
-        record = with_varying_gaps(record, self.design.varying)
+        if record.varied and self.design.varying:
+            record = record.varied(record, self.design.varying)
         return with_truncation(with_censoring(record, given), given)
 
     @cached_property

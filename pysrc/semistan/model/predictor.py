@@ -22,7 +22,7 @@ from semistan.errors import InputError, did_you_mean
 from semistan.model.arrays import Array
 from semistan.model.families.family import SIGMA, Family
 from semistan.model.formula.calls import TermCall
-from semistan.model.formula.formula import Formula
+from semistan.model.formula.formula import Formula, parse_formula, with_each
 from semistan.model.formula.group_terms import GroupTerm
 from semistan.model.formula.right import PredictorFormula
 from semistan.model.names import MU, unique_names
@@ -273,16 +273,16 @@ def predictor_from_plain(
 def check_parameters(formula: Formula, family: Family) -> None:
     """Refuse predictors of parameters that the family does not have, as soon as they are known.
 
-    Those of ordered categories follow from their number.
+    How many an ordinal family and a baseline hazard have, training rows say.
 
     Raises
     ------
     InputError
         Naming the nearest parameter.
     """
-    if family.ordered and not family.categories:
+    if family.is_open:
         return
-    free = [item.name for item in family.parameters if not item.of_class or family.ordered]
+    free = [item.name for item in family.parameters]
     for predictor in formula.others:
         if predictor.name in free:
             continue
@@ -300,6 +300,14 @@ def check_parameters(formula: Formula, family: Family) -> None:
             f"'{predictor.name} ~ ...': family {family.name} has no such parameter."
             f"{did_you_mean(predictor.name, free)}"
         )
+
+
+def for_each(formula: Formula, family: Family) -> Formula:
+    """Write ``gap ~ g`` out as ``gap_2 ~ g, gap_3 ~ g``, of as many as the family has."""
+    several, names = family.several, family.dispersion
+    if not (several and names and several.name in [item.name for item in formula.others]):
+        return formula
+    return parse_formula(with_each(formula.text, several.name, names))
 
 
 def _named(

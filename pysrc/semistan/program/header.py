@@ -70,11 +70,12 @@ def _model_lines(model: Model) -> Iterator[str]:
     if from_eta:
         yield f"{name} = {from_eta}"
     for curve in model.family.used_curves:
-        yield f"{curve.vector} = {curve.columns} * {curve.coefficients}"
+        yield f"{curve.vector} = {curve.times(curve.columns)}"
     for item in model.family.costly:
         yield f"{item.name} = {item.function}({item.parameter})"
     if model.family.curves:
-        yield from (line.partition("] ")[2].rstrip(";") for line in model.family.stan_local)
+        local = (line.format(rows="N") for line in model.family.stan_local)
+        yield from (line.partition("] ")[2].rstrip(";") for line in local)
     if design.categories:
         of = (design.mean_name, *(item.name for item in design.of_categories))
         by_category = sorted(of, key=[predictor_name(x) for x in design.categories].index)

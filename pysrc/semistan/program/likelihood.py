@@ -130,7 +130,7 @@ def density_vectors(parts: Parts, rows: str, of_rows: str = "") -> str:
     lines = [f"vector[{rows}] {name} = {from_eta};"] if from_eta else []
     lines += [line.format(rows=rows) for line in parts.family.stan_local]
     lines += [
-        f"vector[{rows}] {curve.vector} = {curve.matrix}{of_rows} * {curve.coefficients};"
+        f"vector[{rows}] {curve.vector} = {curve.times(curve.matrix + of_rows)};"
         for curve in parts.family.used_curves
     ]
     for item in parts.family.costly:

@@ -48,7 +48,7 @@ from semistan.model.modules import Given, Modules, adopted, check_options
 from semistan.model.names import stan_name
 from semistan.model.networks.networks import Networks
 from semistan.model.orthogonal import check_orthogonal
-from semistan.model.predictor import check_parameters
+from semistan.model.predictor import check_parameters, for_each
 from semistan.model.priors.checks import check_free_theta, check_priors
 from semistan.model.separation import separation_notes
 from semistan.model.table.given import check_given, check_weights
@@ -175,8 +175,12 @@ def prepare(
     record = with_errors(record, formula)
     check_parameters(formula, record)
     links = parameter_links(record, (predictor.name for predictor in formula.others))
-    design, rows = learn_design(formula, kept, categories, links, related_levels(formula, table))
+    related = related_levels(formula, table)
+    design, rows = learn_design(formula, kept, categories, links, related)
     record = _learnt(formula, record, kept, rows)
+    written, formula = formula, for_each(formula, record)
+    if formula is not written:
+        design, rows = learn_design(formula, kept, categories, links, related)
     check_parameters(formula, record)
     check_weights(formula, rows.given)
     check_given(record, formula, rows.y, rows.given)

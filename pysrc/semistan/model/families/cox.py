@@ -6,12 +6,15 @@ As in brms, exp(b) multiplies the hazard: a positive coefficient shortens the ti
 hazard h0 integrates to 1 over its knots (``baseline.py``), so that exp(eta) is the cumulative
 hazard there. In cumulative baseline hazard a time is an exponential one with rate exp(eta), which
 is what its tails come from.
+
+Where a ratio of neighbouring coefficients of h0 has a predictor, rows have baseline hazards of
+their own: strata, or effects on the hazard that change with time.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -41,7 +44,9 @@ if TYPE_CHECKING:
     Values = Mapping[str, Tensor]
 
 NAME, PIECEWISE = "cox", "piecewise"
-RATIO = Dispersion("bhaz", "", "lognormal(0, 1)", of_class="bhaz")
+RATIO = Dispersion(
+    "bhaz", "", "lognormal(0, 1)", of_class="bhaz", in_predictor="normal(0, 1)"
+)  # neighbours in time are alike, in every stratum
 DEGREE, DF, PIECES = 3, 5, 8  # of the splines; coefficients, and intervals of a step function
 DIGITS = 4  # of knots
 MOST_KNOTS = 100
@@ -73,6 +78,7 @@ def _of_number(df: int | None, degree: int) -> Family:
     return replace(
         of_knots((0.0, 1.0) if degree else (0.0, 1.0, 2.0), degree),
         parameters=(),
+        varied=None,
         text=_text(degree, (f"df={df}",) if df else ()),
         learn=partial(_learn, df or (DF if degree else PIECES), degree),
     )
@@ -158,7 +164,31 @@ def of_knots(knots: tuple[float, ...], degree: int) -> Family:
                 )
             ),
         ),
+        several=RATIO,
+        varied=partial(_varied, ratios, shape),
     )
+
+
+def _varied(ratios: Sequence[str], shape: str, record: Family, varying: Collection[str]) -> Family:
+    """Return the record of rows with baseline hazards of their own."""
+    each = (
+        f"{name}'" if name in varying else f"rep_row_vector({name}, {{rows}})" for name in ratios
+    )
+    tails, K = record.tails, len(ratios) + 1
+    assert tails is not None
+    return replace(
+        record,
+        stan_rng=_of_row(record.stan_rng),
+        tails=replace(tails, inside_rng=_of_row(tails.inside_rng)),
+        density_functions=(*record.density_functions, "baselines.stanfunctions"),
+        stan_local=(f"matrix[{{rows}}, {K}] bhaz = baselines([{', '.join(each)}], {shape});",),
+        curves=tuple(curve._replace(by_row=True) for curve in record.curves),
+    )
+
+
+def _of_row(random: str) -> str:
+    """Let a time be drawn by the coefficients of row n."""
+    return random.replace(", bhaz,", ", bhaz[n]',")
 
 
 def _units(baseline: Baseline, y: Array, given: Given) -> tuple[float, float]:

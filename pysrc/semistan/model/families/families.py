@@ -29,7 +29,7 @@ from semistan.model.families.beta import BETA
 from semistan.model.families.beta_binomial import BETA_BINOMIAL
 from semistan.model.families.binomial import BINOMIAL
 from semistan.model.families.exponential import EXPONENTIAL
-from semistan.model.families.family import Family
+from semistan.model.families.family import Dispersion, Family
 from semistan.model.families.gamma import GAMMA
 from semistan.model.families.gaussian import GAUSSIAN
 from semistan.model.families.hurdle import HURDLE_NEGBINOMIAL, HURDLE_POISSON
@@ -96,23 +96,22 @@ UNORDERED: Mapping[str, Callable[[Formula, pd.DataFrame, Sequence[str]], tuple[s
     multinomial.MULTINOMIAL: multinomial.counted_categories,
     dirichlet.DIRICHLET: dirichlet.composed_categories,
 }  # how the table tells what they are
+SEVERAL: Mapping[str, Dispersion] = {
+    item.name: item for item in (cox.RATIO, *(each.gap for each in ORDERED.values()))
+}  # of which training rows say how many there are
 
 
 def dispersion_keys() -> set[str]:
     """Return the keys in ``[priors]`` of all families' dispersion parameters."""
-    of_training_rows = (cox.RATIO, *(each.gap for each in ORDERED.values()))
-    parameters = (*(item for record in FAMILIES for item in record.parameters), *of_training_rows)
+    parameters = (*(item for record in FAMILIES for item in record.parameters), *SEVERAL.values())
     return {item.key for item in parameters}
 
 
 def parameter_links(record: Family, names: Iterable[str]) -> dict[str, str]:
-    """Return the links of the parameters beside eta: of an ordinal family also of named gaps.
-
-    These it has as soon as the number of its categories is known.
-    """
+    """Return the links of the parameters beside eta, also of named ones of an open number."""
     links = {item.name: item.link for item in record.parameters}
-    if record.ordered:
-        links |= dict.fromkeys(names, ORDERED[record.name].gap.link)
+    if record.is_open and record.several:
+        links |= dict.fromkeys(names, record.several.link)
     return links
 
 

@@ -6,7 +6,7 @@ the lines of the Stan program. Its parameters beside the linear predictor have a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -48,6 +48,8 @@ class Dispersion:
     link : str
         ``log`` of a positive parameter, ``logit`` of one between 0 and 1; one with link
         ``identity`` always has a predictor.
+    in_predictor : str
+        Default prior of intercept and coefficients of its predictor, if not those of others.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Dispersion:
     start: float = 1.0
     of_class: str = ""
     link: str = "log"
+    in_predictor: str = ""
 
     def value(self, predictor: Any) -> Any:
         """Return the parameter where its predictor is an array or a tensor."""
@@ -181,6 +184,8 @@ class Curve(NamedTuple):
         How many there are.
     coefficients : str
         The vector that they are multiplied by, among ``stan_local``.
+    by_row : bool
+        Whether that is a matrix, of which each row has its own.
     """
 
     name: str
@@ -189,11 +194,18 @@ class Curve(NamedTuple):
     columns: str
     size: int
     coefficients: str
+    by_row: bool = False
 
     @property
     def matrix(self) -> str:
         """The program's name of its columns."""
         return f"{self.vector}_columns"
+
+    def times(self, columns: str) -> str:
+        """Write columns, of all rows or some, times the coefficients."""
+        if self.by_row:
+            return f"rows_dot_product({columns}, {self.coefficients})"
+        return f"{columns} * {self.coefficients}"
 
 
 class Costly(NamedTuple):
@@ -342,6 +354,12 @@ class Family:
         Functions of each row's response that it needs.
     costly : tuple of Costly
         Functions of its parameters that take long.
+    several : Dispersion, optional
+        What its parameters have in common if the training rows say how many there are: ``gap_2``,
+        ... are several ``gap``.
+    varied : callable, optional
+        Maps the record, and the names of those of them that have predictors, to the record in which
+        they differ between rows.
     """
 
     name: str
@@ -387,6 +405,8 @@ class Family:
     constants: tuple[Constant, ...] = ()
     curves: tuple[Curve, ...] = ()
     costly: tuple[Costly, ...] = ()
+    several: Dispersion | None = None
+    varied: Callable[[Family, Collection[str]], Family] | None = None
 
     def __str__(self) -> str:
         return self.text or self.name
@@ -407,6 +427,12 @@ class Family:
     def truncated(self) -> bool:
         """Whether responses beyond some bounds could not be in the table."""
         return "lb" in self.given or "ub" in self.given
+
+    @property
+    def is_open(self) -> bool:
+        """Whether training rows have yet to say how many parameters there are."""
+        unknown = self.learn is not None or (self.ordered and not self.categories)
+        return self.several is not None and unknown
 
     @property
     def reported_categories(self) -> int:

@@ -116,22 +116,14 @@ def ordinal_family(name: str, link: str, K: int, gap: Dispersion, **model: Any) 
         text=name if options == "logit" else f"{name}({options})",
         categories=K,
         ordered=True,
+        several=gap,
+        varied=_with_varying_gaps,
         **model,
     )
 
 
-def with_varying_gaps(record: Family, varying: Collection[str]) -> Family:
-    """Return the record whose thresholds are found row by row, or the same if no gap varies.
-
-    Parameters
-    ----------
-    record : Family
-        The family.
-    varying : collection of str
-        The parameters that have a predictor.
-    """
-    if not (record.ordered and varying):
-        return record
+def _with_varying_gaps(record: Family, varying: Collection[str]) -> Family:  # noqa: ARG001
+    """Return the record whose thresholds are found row by row."""
     gaps = ", ".join(("0", *(f"{{{name}}}" for name in gap_names(record.categories))))
     tau = f"cumulative_sum([{gaps}]')"
     return replace(

@@ -84,8 +84,13 @@ def split_bars(text: str) -> Bars:
 
 NO_THRES = (
     "thres() is not available: thresholds differ between groups where their distances have a "
-    "predictor, as y ~ g + x, gap_2 ~ g, gap_3 ~ g; a number of categories goes into the family, "
+    "predictor, as y ~ g + x, gap ~ g; a number of categories goes into the family, "
     "as cumulative(logit, 4)"
+)
+
+NO_BHAZ = (
+    "bhaz() is not available: strata have baseline hazards of their own where its parameters have "
+    "a predictor, as y | cens(c) ~ g + x, bhaz ~ g; df and knots go into the family, as cox(df=7)"
 )
 
 
@@ -105,6 +110,8 @@ def _additions(text: str, plain: str, start: int, end: int) -> dict[str, Span]:
         closed = enclosing(plain, (inside, inside), first)[1] == last
         if call and call[1] == "thres":
             raise formula_error(text, NO_THRES, (first, last))
+        if call and call[1] == "bhaz":
+            raise formula_error(text, NO_BHAZ, (first, last))
         if call and call[1] == "mi":
             raise formula_error(text, NO_MISSING_RESPONSE, (first, last))
         if call is None or call[1] not in ADDITIONS or not closed:

@@ -283,6 +283,18 @@ def with_predictors(text: str, names: Iterable[str]) -> str:
     return ", ".join([text, *(f"{name} ~ {terms}" for name in names if name not in written)])
 
 
+def with_each(text: str, name: str, names: Iterable[str]) -> str:
+    """Write the predictor ``name ~ ...`` out for each of several parameters without their own."""
+    parts = [text[start:end] for start, end in spans_of(text)]
+    written = [part.partition("~")[0].strip() for part in parts]
+    found = []
+    for part, own in zip(parts, written, strict=True):
+        terms = part.partition("~")[2].strip()
+        each = [f" {other} ~ {terms}" for other in names if other not in written]
+        found += each if own == name else [part]
+    return ",".join(found)
+
+
 def _check_response(formula: Formula) -> None:
     """Refuse predictors that determine the response.
 

@@ -15,6 +15,7 @@ from semistan.errors import InputError
 from semistan.model.bounded import bounded
 from semistan.model.config import ModelConfig
 from semistan.model.design import Design
+from semistan.model.families.families import SEVERAL
 from semistan.model.families.family import Dispersion
 from semistan.model.families.measured import response_family
 from semistan.model.parameter import POSITIVE, REAL, UNIT_INTERVAL, Choice, Kind
@@ -230,7 +231,8 @@ def _predictor_groups(config: ModelConfig, predictor: Predictor, units: Units) -
     own = config.priors.coefficients
     if predictor.has_tau:
         name = predictor.intercept
-        prior = parse_prior(own.get(name, INTERCEPT), name)
+        default = _in_predictor(predictor) or INTERCEPT
+        prior = parse_prior(own.get(name, default), name)
         source = "coefficient" if name in own else "default"
         groups.append(
             PriorGroup(name, name, predictor.tau, prior.density, (prior,), (prior,),
@@ -300,7 +302,13 @@ def _class_prior(config: PriorConfig, predictor: Predictor) -> tuple[Prior, str]
         return parse_prior(config.coefficients[label], label), "class"
     if predictor.link == "identity":
         return parse_prior(config.b, label), config.source("b")
-    return parse_prior(COEFFICIENT, label), "default"
+    return parse_prior(_in_predictor(predictor) or COEFFICIENT, label), "default"
+
+
+def _in_predictor(predictor: Predictor) -> str:
+    """Return the default prior in the predictor of one of several parameters, if it has its own."""
+    several = SEVERAL.get(predictor.name.rpartition("_")[0])
+    return several.in_predictor if several else ""
 
 
 def _dispersion_group(config: PriorConfig, item: Dispersion, units: Units) -> PriorGroup:
