@@ -321,6 +321,7 @@ def strata_frame(n=60):
     return small_frame(n).assign(z=lambda t: 1 + 3 * t["z"] ** 2, c=np.arange(n) % 3 == 0)
 
 
+@pytest.mark.parametrize("name", ["cox", "cox(0, 5, 40)"])
 @pytest.mark.parametrize(
     ("further", "written"),
     [
@@ -328,8 +329,8 @@ def strata_frame(n=60):
         ("bhaz_3 ~ x, bhaz ~ g", "bhaz_3 ~ x, bhaz_2 ~ g, bhaz_4 ~ g, bhaz_5 ~ g"),
     ],
 )
-def test_a_predictor_of_all_ratios_is_written_out(further, written):
-    prepared = small_prepared(f"{TIMES}, {further}", strata_frame(), family="cox")
+def test_a_predictor_of_all_ratios_is_written_out(further, written, name):
+    prepared = small_prepared(f"{TIMES}, {further}", strata_frame(), family=name)
     assert prepared.config.formula == f"{TIMES}, {written}"
     again = small_prepared(prepared.config.formula, strata_frame(), family=prepared.config.family)
     assert again.config == prepared.config

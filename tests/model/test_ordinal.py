@@ -373,11 +373,15 @@ def test_a_gap_with_a_predictor_reports_intercepts_in_place_of_thresholds(toolch
     assert {"b_Intercept", "b_x", "b_gap_2_Intercept", "b_gap_2_gb"} <= set(found)
 
 
-def test_a_predictor_of_all_gaps_is_written_out():
-    config = small_config(f"{FORMULA}, gap ~ g", family="cumulative")
-    prepared = prepare(config, ordinal_frame())
+@pytest.mark.parametrize(
+    ("name", "link"),
+    [("cumulative", "log"), ("sratio", "identity"), ("acat(logit, 4)", "identity")],
+)
+def test_a_predictor_of_all_gaps_is_written_out(name, link):
+    prepared = prepare(small_config(f"{FORMULA}, gap ~ g", family=name), ordinal_frame())
     assert prepared.config.formula == f"{FORMULA}, gap_2 ~ g, gap_3 ~ g"
     assert prepared.design.varying == ("gap_2", "gap_3")
+    assert [item.link for item in prepared.design.others] == [link, link]
 
 
 @pytest.mark.parametrize(

@@ -173,6 +173,7 @@ def prepare(
     kept = with_outcome(formula, record, kept)
     formula, record, categories = _with_unordered_categories(formula, record, kept)
     record = with_errors(record, formula)
+    formula = for_each(formula, record)
     check_parameters(formula, record)
     links = parameter_links(record, (predictor.name for predictor in formula.others))
     related = related_levels(formula, table)
@@ -180,6 +181,7 @@ def prepare(
     record = _learnt(formula, record, kept, rows)
     written, formula = formula, for_each(formula, record)
     if formula is not written:
+        links = parameter_links(record, ())
         design, rows = learn_design(formula, kept, categories, links, related)
     check_parameters(formula, record)
     check_weights(formula, rows.given)
