@@ -145,6 +145,13 @@ def test_constant_layers_are_those_of_three_trainings(asked, number):
     assert found.reason.startswith(f"k = all 11 weights{each}, as always")
 
 
+@pytest.mark.parametrize(("frozen", "number"), [(0, 3), (1, 5)])
+def test_there_are_more_trainings_where_both_weights_and_layers_are_not_sampled(frozen, number):
+    given = prepared(network__hidden=[5, 20], network__frozen=frozen, priors={})
+    config = with_dimension(given, lambda _: 1.0).prepared.config
+    assert (config.subspace.k, config.subspace.trainings) == (2, number)
+
+
 def test_a_dimension_that_was_asked_for_is_that_of_one_training():
     constant = {"network__hidden": [3, 2], "network__frozen": 1, "subspace__k": 2}
     assert with_dimension(prepared(**constant)).prepared.config.subspace.trainings == 1

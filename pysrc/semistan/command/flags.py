@@ -193,7 +193,7 @@ MODEL_FLAGS = (
          "Last epochs that pca, random and swag average.", MODEL),
     Flag("subspaces", ("subspace.subspaces",), str,
          "Subspaces, each from a training of its own; their posteriors are pooled. auto: three "
-         "where --k auto becomes a curve's or layers are constants; else one.",
+         "where --k auto becomes a curve's or layers are constants, five where both; else one.",
          MODEL, _number_or_auto),
     Flag("completion", ("subspace.completion",), str,
          "Of the weights outside the subspace: auto, their normal approximation, or none.", MODEL),

@@ -75,8 +75,8 @@ class SubspaceConfig(Section):
 
     ``subspaces`` is how many are trained, from seeds one after the other; their posteriors are
     pooled with ``weights``: ``equal``, or by ``stacking`` of their leave-one-out densities.
-    ``"auto"`` is three where ``k = "auto"`` became those of a curve or layers are constants, and
-    one elsewhere.
+    ``"auto"`` is three where ``k = "auto"`` became those of a curve or layers are constants, five
+    where both are so, and one elsewhere.
 
     ``completion = "auto"`` gives the weights outside the subspace the normal approximation that
     they have at a mode inside it (``model/completion.py``); ``"none"`` holds them where they are.

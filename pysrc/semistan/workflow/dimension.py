@@ -5,8 +5,8 @@ The posterior of all weights is the one that subspaces imitate. It is taken wher
 the span of a curve from each of three trainings, whose posteriors are pooled: one training does not
 see how far trainings differ, which is the more of all that is uncertain the more rows there are.
 The weights outside each have their normal approximation (``subspace/completion.py``). Constant
-layers differ between trainings too, and have no other uncertainty, so that there are three where
-a model has some.
+layers differ between trainings too, and have no other uncertainty: there are three trainings where
+a model has some, and five where the weights behind them are not all sampled either.
 
 Seconds are predicted as
 
@@ -48,7 +48,7 @@ from semistan.workflow.watch import Say
 from semistan.workflow.work import gradient_seconds
 
 COMPLETED = 2  # dimensions of a curve beside which the weights have their normal approximation
-TRAININGS = 3  # of a subspace
+TRAININGS, OF_CONSTANTS = 3, 5  # of a subspace, and of one behind constant layers
 WITH_MODE, IN_SPAN = 15, 10  # leapfrog steps of an iteration with the metric of a mode
 POOLED, FEWEST, STEP = 500, 250, 50  # draws of a chain: of several subspaces, least, in steps
 FEW_CHAINS = 2  # of each of several subspaces, where the budget asks for it
@@ -171,7 +171,7 @@ def _of_a_curve(prepared: Prepared, k: int, seconds: Seconds, reason: str) -> Di
     if prepared.config.priors.scales_all:
         found = replace(found, config=with_overrides(found.config, {"priors.sd_w": NO_SCALES}))
         reason += f"; prior {SD_W} is left out, which needs all weights"
-    found = _with_trainings(found, TRAININGS)
+    found = _with_trainings(found, OF_CONSTANTS if found.model.leading.any else TRAININGS)
     number = found.config.subspace.trainings
     length, cost = _length(found.config), _cost(found, seconds)
     draws = cost.longest(k, length)
