@@ -271,19 +271,14 @@ def test_censored_times_alone_are_refused():
 TIMES = "z | cens(c) ~ x + nn(u)"
 
 
-def of_strata(of, knots=(0.5, 5.0, 9.0, 30.0), n=30):
-    """A family, rows of two strata, and the ratios of each row and of each stratum."""
-    baseline = Baseline(knots, 3)
-    generator = np.random.default_rng(4)
-    own = generator.lognormal(0, 0.8, size=(2, baseline.K - 1))
-    g, names = np.arange(n) % 2, ratio_names(baseline.K)
+def of_strata(of):
+    """A family, the strata of 30 rows, and the ratios of each row and of each stratum."""
+    baseline, g = Baseline((0.5, 5.0, 9.0, 30.0), 3), np.arange(30) % 2
+    names = ratio_names(baseline.K)
+    own = np.random.default_rng(4).lognormal(0, 0.8, size=(2, len(names)))
     rows = {name: of(own[g, j]) for j, name in enumerate(names)}
-    return (
-        record_of(baseline),
-        g,
-        rows,
-        [dict(zip(names, map(of, each), strict=True)) for each in own],
-    )
+    strata = [dict(zip(names, map(of, each), strict=True)) for each in own]
+    return record_of(baseline), g, rows, strata
 
 
 def test_strata_have_the_likelihood_and_mean_of_a_model_for_each():

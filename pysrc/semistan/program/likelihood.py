@@ -128,7 +128,7 @@ def density_vectors(parts: Parts, rows: str, of_rows: str = "") -> str:
     """Declare what the density needs besides eta: eta on another scale, thresholds, curves."""
     name, from_eta = parts.family.on_default
     lines = [f"vector[{rows}] {name} = {from_eta};"] if from_eta else []
-    lines += [line.format(rows=rows) for line in parts.family.stan_local]
+    lines += [line.format(rows=rows.replace(" ", TIED)) for line in parts.family.stan_local]
     lines += [
         f"vector[{rows}] {curve.vector} = {curve.times(curve.matrix + of_rows)};"
         for curve in parts.family.used_curves

@@ -36,6 +36,7 @@ from semistan.model.families.family import (
     Tails,
 )
 from semistan.model.families.shares import log_not_zero
+from semistan.model.stan_text import TIED
 from semistan.model.table.given import CODES
 
 if TYPE_CHECKING:
@@ -172,7 +173,8 @@ def of_knots(knots: tuple[float, ...], degree: int) -> Family:
 def _varied(ratios: Sequence[str], shape: str, record: Family, varying: Collection[str]) -> Family:
     """Return the record of rows with baseline hazards of their own."""
     each = (
-        f"{name}'" if name in varying else f"rep_row_vector({name}, {{rows}})" for name in ratios
+        f"{name}'" if name in varying else f"rep_row_vector({name},{TIED}{{rows}})"
+        for name in ratios
     )
     tails, K = record.tails, len(ratios) + 1
     assert tails is not None
